@@ -1,0 +1,1 @@
+"""Policies for reinforcement learning: encoders, memory, action heads."""

@@ -1,0 +1,1 @@
+"""PufferEnv, its buffers, spaces and their flat layout, seeding, registry and checks."""

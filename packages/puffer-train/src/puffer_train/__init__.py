@@ -1,0 +1,1 @@
+"""PuffeRL: PPO with memory, its command line, checkpoints and metrics."""

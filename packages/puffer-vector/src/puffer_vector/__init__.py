@@ -1,0 +1,1 @@
+"""Shared-memory vectorisation of reinforcement-learning environments: serial, threads, processes."""

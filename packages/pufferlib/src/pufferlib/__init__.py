@@ -1,0 +1,1 @@
+"""The whole Puffer stack under one name."""
