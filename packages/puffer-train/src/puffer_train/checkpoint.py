@@ -246,15 +246,15 @@ def _load(path: Path, *, mmap: bool) -> dict[str, Any]:
         raise CheckpointError(f"a checkpoint must be a file; there is none at {path}.")
     if not zipfile.is_zipfile(path):
         raise CheckpointError(
-            f"a checkpoint must be a whole file that puffer-train wrote; {path} is damaged or of another kind, and was not "
-            "loaded, because a pickle can run code."
+            f"a checkpoint must be a whole file that puffer-train wrote; {path} is damaged or of another kind. It was "
+            "refused, because a pickle can run code."
         )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
         raise CheckpointError(
-            f"a checkpoint must hold only tensors and plain values; {path} holds Python objects and was refused, because "
-            "loading them can run code."
+            f"a checkpoint must hold only tensors and plain values; {path} holds Python objects. It was refused, because "
+            "a pickle can run code."
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         raise CheckpointError(f"a checkpoint must be a whole file; {path} is damaged.") from error

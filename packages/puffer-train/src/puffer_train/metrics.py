@@ -23,8 +23,8 @@ class Metrics:
     """Means over the episodes that ended in an interval.
 
     Episode records are gathered and averaged once, in float64, in the order (step, world, agent): the result does not
-    depend on the order in which workers delivered them. Dicts in `infos`, such as PufferLib's dicts of means (their weight
-    is their `n`), are averaged as they come; where records exist, keys of the same name in `infos` are not counted again.
+    depend on the order in which workers delivered them. Dicts in `infos`, such as PufferLib's dicts of means (their
+    weight is their `n`), are averaged as they come; a key that the records have too is not counted again.
     """
 
     def __init__(self) -> None:
