@@ -18,9 +18,9 @@ enum { /* width and height of one character cell at scale 1 */
 };
 
 #if defined(__GNUC__)
-#define OC_PRINTF_LIKE(format, first) __attribute__((format(printf, format, first)))
+#define OC_PRINTF_LIKE(text, first) __attribute__((format(printf, text, first)))
 #else
-#define OC_PRINTF_LIKE(format, first)
+#define OC_PRINTF_LIKE(text, first)
 #endif
 
 void oc_clear(oc_canvas *canvas, uint32_t color);

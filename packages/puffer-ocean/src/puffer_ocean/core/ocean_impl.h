@@ -11,6 +11,10 @@
 #include <limits.h>
 #include <math.h>
 
+#if defined(OC_SOA) && (defined(OC_MULTI) || defined(OC_HAS_ACTION_MASK))
+#error "OC_SOA is for environments of one agent without action masks"
+#endif
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #endif
@@ -432,6 +436,9 @@ OC_TABLE_VISIBILITY const oc_env OC_PASTE(oc_env_, OC_ENV) = {
     .step = oc_step,
 #if defined(OC_HAS_ACTION_MASK)
     .has_action_mask = true,
+#endif
+#if defined(OC_SOA)
+    .is_soa = true,
 #endif
 #if defined(OC_HAS_CHECK)
     .check = oc_check,

@@ -93,11 +93,11 @@ typedef struct {
     const char *const *extras; /* names of the metrics after score and perf */
     int num_extras;
     int obs_dtype;
-    bool has_action_mask;
+    bool has_action_mask, is_soa;
     void (*spec)(const void *params, oc_spec *spec);
     int (*check)(const void *params, oc_message *message);                            /* or NULL */
     void (*bounds)(const void *params, double *low, double *high);                    /* or NULL */
-    int64_t (*state_bytes)(const oc_vec *vec);                                        /* of all worlds */
+    int64_t (*state_bytes)(const oc_vec *vec);                                        /* of a world; is_soa: of all */
     void (*reset)(oc_vec *vec, int64_t first, int64_t last);                          /* begin episodes[world] */
     void (*step)(oc_vec *vec, int64_t first, int64_t last);
     void (*draw)(const oc_vec *vec, int64_t world, oc_canvas *canvas);                /* or NULL */

@@ -1,0 +1,341 @@
+#include "vec.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t on_lines(int64_t bytes) {
+    return (bytes + OC_LINE - 1) / OC_LINE * OC_LINE;
+}
+
+static void *allocate(int64_t bytes) {
+    size_t size = (size_t)on_lines(bytes > 0 ? bytes : 1);
+    void *memory = aligned_alloc(OC_LINE, size);
+    if (memory) {
+        memset(memory, 0, size);
+    }
+    return memory;
+}
+
+int64_t oc_item_bytes(int dtype) {
+    static const int64_t bytes[] = {[OC_U8] = 1, [OC_I8] = 1, [OC_I16] = 2, [OC_I32] = 4, [OC_F32] = 4};
+    return bytes[dtype];
+}
+
+static int count_sizes(const int *sizes, int limit) {
+    int count = 0;
+    while (count < limit && sizes[count] > 0) {
+        count++;
+    }
+    return count;
+}
+
+int64_t oc_observation_size(const oc_spec *spec) {
+    int64_t size = 1;
+    for (int i = 0; i < OC_MAX_DIMS && spec->obs_shape[i] > 0; i++) {
+        size *= spec->obs_shape[i];
+    }
+    return size;
+}
+
+int64_t oc_action_size(const oc_spec *spec) {
+    return spec->act_kind == OC_BOX ? spec->act_sizes[0] : count_sizes(spec->act_sizes, OC_MAX_HEADS);
+}
+
+int64_t oc_action_mask_size(const oc_env *env, const oc_spec *spec) {
+    int64_t size = 0;
+    for (int i = 0; env->has_action_mask && i < OC_MAX_HEADS && spec->act_sizes[i] > 0; i++) {
+        size += spec->act_sizes[i];
+    }
+    return size;
+}
+
+static const double DTYPE_LOW[] = {0, INT8_MIN, INT16_MIN, INT32_MIN, -INFINITY};
+static const double DTYPE_HIGH[] = {UINT8_MAX, INT8_MAX, INT16_MAX, INT32_MAX, INFINITY};
+
+int oc_resolve(const oc_env *env, void *params, oc_spec *spec, oc_message *message) {
+    message->text[0] = 0;
+    if (env->check && env->check(params, message)) {
+        return -1;
+    }
+    memset(spec, 0, sizeof *spec);
+    env->spec(params, spec);
+    int heads = count_sizes(spec->act_sizes, OC_MAX_HEADS);
+    if (spec->obs_shape[0] < 1 || heads < 1 || (spec->act_kind != OC_MULTI_DISCRETE && heads != 1)) {
+        (void)snprintf(message->text, sizeof message->text,
+                       "env_spec must give obs_shape and act_sizes, one size unless OC_MULTI_DISCRETE; got "
+                       "obs_shape={%d, ..} and %d sizes.",
+                       spec->obs_shape[0], heads);
+        return -1;
+    }
+    spec->agents = spec->agents > 0 ? spec->agents : 1;
+    spec->fps = spec->fps > 0 ? spec->fps : 30;
+    if (spec->act_low >= spec->act_high) {
+        spec->act_low = -1;
+        spec->act_high = 1;
+    }
+    if (spec->obs_low >= spec->obs_high) {
+        spec->obs_low = DTYPE_LOW[env->obs_dtype];
+        spec->obs_high = DTYPE_HIGH[env->obs_dtype];
+    }
+    int *max_steps = (int *)params; /* the first member of every params struct */
+    if (*max_steps == 0 && spec->max_steps > 0) {
+        *max_steps = spec->max_steps;
+    }
+    if (*max_steps <= 0) {
+        *max_steps = INT_MAX;
+    }
+    return 0;
+}
+
+void oc_observation_bounds(const oc_env *env, const void *params, const oc_spec *spec, double *low, double *high) {
+    int64_t size = oc_observation_size(spec);
+    for (int64_t i = 0; i < size; i++) {
+        low[i] = spec->obs_low;
+        high[i] = spec->obs_high;
+    }
+    if (env->bounds) {
+        env->bounds(params, low, high);
+    }
+}
+
+static void set_block(oc_vec *vec, unsigned char *block) {
+    int64_t worlds = vec->num_worlds, rows = vec->num_rows;
+    unsigned char *at = block;
+#define OC_PLACE(member, bytes)                                                                                        \
+    vec->member = (void *)at;                                                                                          \
+    at += on_lines(bytes);
+    OC_PLACE(streams, worlds * (int64_t)sizeof *vec->streams)
+    OC_PLACE(episodes, worlds * (int64_t)sizeof *vec->episodes)
+    OC_PLACE(ticks, worlds * (int64_t)sizeof *vec->ticks)
+    OC_PLACE(generations, worlds * (int64_t)sizeof *vec->generations)
+    OC_PLACE(returns, rows * (int64_t)sizeof *vec->returns)
+    OC_PLACE(lengths, rows * (int64_t)sizeof *vec->lengths)
+    OC_PLACE(alive, rows)
+    OC_PLACE(states, vec->state_stride ? worlds * vec->state_stride : vec->env->state_bytes(vec))
+#undef OC_PLACE
+    vec->block = block;
+    vec->block_bytes = at - block;
+}
+
+int oc_open(oc_vec *vec, const oc_env *env, int64_t num_worlds, const void *params, const oc_spec *spec) {
+    memset(vec, 0, sizeof *vec);
+    vec->env = env;
+    vec->spec = *spec;
+    vec->agents = spec->agents;
+    vec->num_worlds = num_worlds;
+    vec->num_rows = num_worlds * vec->agents;
+    vec->obs_bytes = oc_observation_size(spec) * oc_item_bytes(env->obs_dtype);
+    vec->act_bytes = oc_action_size(spec) * (int64_t)sizeof(oc_act);
+    vec->action_mask_bytes = oc_action_mask_size(env, spec);
+    if (!env->is_soa) {
+        vec->state_stride = (env->state_bytes(vec) + 15) / 16 * 16;
+    }
+    set_block(vec, NULL);
+    vec->ending_numbers = 4 + env->num_extras;
+    vec->params_stride = ((int64_t)env->params_bytes + 15) / 16 * 16;
+    vec->statuses = allocate(vec->num_rows);
+    vec->endings = allocate(vec->num_rows * vec->ending_numbers * (int64_t)sizeof(double));
+    unsigned char *block = allocate(vec->block_bytes);
+    if (!block || !vec->statuses || !vec->endings || oc_add_params(vec, params)) {
+        free(block);
+        vec->block = NULL;
+        oc_close(vec);
+        return -1;
+    }
+    set_block(vec, block);
+    return 0;
+}
+
+void oc_close(oc_vec *vec) {
+    vec->is_ready = false;
+    free(vec->block);
+    free(vec->statuses);
+    free(vec->endings);
+    free(vec->params);
+    vec->block = NULL;
+    vec->statuses = NULL;
+    vec->endings = NULL;
+    vec->params = NULL;
+}
+
+int oc_add_params(oc_vec *vec, const void *params) {
+    if (vec->num_generations == vec->params_capacity) {
+        uint32_t capacity = vec->params_capacity ? 2 * vec->params_capacity : 2;
+        unsigned char *larger = realloc(vec->params, (size_t)capacity * (size_t)vec->params_stride);
+        if (!larger) {
+            return -1;
+        }
+        vec->params = larger;
+        vec->params_capacity = capacity;
+    }
+    unsigned char *newest = vec->params + (int64_t)vec->num_generations * vec->params_stride;
+    memset(newest, 0, (size_t)vec->params_stride);
+    memcpy(newest, params, vec->env->params_bytes);
+    vec->num_generations++;
+    return 0;
+}
+
+/* Once every world uses the newest set of parameters, it is the only one. */
+static void drop_old_params(oc_vec *vec) {
+    uint32_t newest = vec->num_generations - 1;
+    for (int64_t world = 0; world < vec->num_worlds; world++) {
+        if (vec->generations[world] != newest) {
+            return;
+        }
+    }
+    memmove(vec->params, vec->params + (int64_t)newest * vec->params_stride, (size_t)vec->params_stride);
+    memset(vec->generations, 0, (size_t)vec->num_worlds * sizeof *vec->generations);
+    vec->num_generations = 1;
+}
+
+void oc_seed(oc_vec *vec, uint64_t seed, uint64_t first_world) {
+    for (int64_t world = 0; world < vec->num_worlds; world++) {
+        vec->streams[world] = oc_hash2(seed, first_world + (uint64_t)world);
+        vec->episodes[world] = 0;
+    }
+    vec->num_steps = 0;
+}
+
+void oc_restart(oc_vec *vec, bool next_episodes) {
+    size_t rows = (size_t)vec->num_rows;
+    for (int64_t world = 0; next_episodes && world < vec->num_worlds; world++) {
+        vec->episodes[world]++;
+    }
+    memset(vec->rewards, 0, rows * sizeof *vec->rewards);
+    memset(vec->terminals, 0, rows);
+    memset(vec->truncations, 0, rows);
+    vec->env->reset(vec, 0, vec->num_worlds);
+    if (vec->num_generations > 1) {
+        drop_old_params(vec);
+    }
+    vec->is_ready = true;
+}
+
+void oc_step_slice(void *ctx, int64_t first, int64_t last) {
+    oc_vec *vec = ctx;
+    __atomic_add_fetch(&vec->num_running, 1, __ATOMIC_ACQUIRE);
+    if (vec->is_ready && first >= 0 && last <= vec->num_worlds) {
+        vec->env->step(vec, first, last);
+    }
+    __atomic_sub_fetch(&vec->num_running, 1, __ATOMIC_RELEASE);
+}
+
+bool oc_is_stepping(const oc_vec *vec) {
+    return __atomic_load_n(&vec->num_running, __ATOMIC_ACQUIRE) != 0;
+}
+
+static int make_room(oc_records *records) {
+    if (records->num_lines < records->capacity) {
+        return 0;
+    }
+    if (records->num_lines >= records->max_lines) {
+        int64_t dropped = records->num_lines - records->num_lines / 2;
+        int64_t kept = records->num_lines - dropped;
+        memmove(records->lines, records->lines + dropped * records->line_bytes, (size_t)(kept * records->line_bytes));
+        records->num_lines = kept;
+        records->num_dropped += dropped;
+        return 0;
+    }
+    int64_t capacity = records->capacity ? 2 * records->capacity : 64;
+    capacity = capacity < records->max_lines ? capacity : records->max_lines;
+    unsigned char *larger = realloc(records->lines, (size_t)(capacity * records->line_bytes));
+    if (!larger) {
+        return -1;
+    }
+    records->lines = larger;
+    records->capacity = capacity;
+    return 0;
+}
+
+static unsigned char *write_number(unsigned char *at, const void *number, size_t bytes) {
+    memcpy(at, number, bytes);
+    return at + bytes;
+}
+
+static int append_record(const oc_vec *vec, int64_t row, oc_records *records) {
+    if (make_room(records)) {
+        return -1;
+    }
+    const double *ending = vec->endings + row * vec->ending_numbers;
+    int64_t world = row / vec->agents, length = (int64_t)ending[1];
+    int32_t agent = (int32_t)(row % vec->agents);
+    unsigned char *at = records->lines + records->num_lines * records->line_bytes;
+    at = write_number(at, &vec->num_steps, sizeof vec->num_steps);
+    at = write_number(at, &world, sizeof world);
+    at = write_number(at, &agent, sizeof agent);
+    at = write_number(at, &ending[0], sizeof(double));
+    at = write_number(at, &length, sizeof length);
+    (void)write_number(at, &ending[2], (size_t)(vec->ending_numbers - 2) * sizeof(double));
+    records->num_lines++;
+    return 0;
+}
+
+int oc_finish_step(oc_vec *vec, oc_records *records) {
+    vec->num_steps++;
+    bool any_ended = false;
+    for (int64_t row = 0; row < vec->num_rows;) {
+        uint64_t ended = 0, truncated = 0;
+        int64_t count = vec->num_rows - row < 8 ? vec->num_rows - row : 8;
+        memcpy(&ended, vec->terminals + row, (size_t)count);
+        memcpy(&truncated, vec->truncations + row, (size_t)count);
+        int64_t end = row + count;
+        if (!(ended | truncated)) {
+            row = end;
+            continue;
+        }
+        any_ended = true;
+        for (; row < end; row++) {
+            if ((vec->terminals[row] || vec->truncations[row]) && append_record(vec, row, records)) {
+                return -1;
+            }
+        }
+    }
+    if (any_ended && vec->num_generations > 1) {
+        drop_old_params(vec);
+    }
+    return 0;
+}
+
+static double element(const oc_vec *vec, int64_t row, int64_t index) {
+    const unsigned char *at = vec->observations + row * vec->obs_bytes + index * oc_item_bytes(vec->env->obs_dtype);
+    switch (vec->env->obs_dtype) {
+    case OC_U8:
+        return *at;
+    case OC_I8:
+        return *(const int8_t *)at;
+    case OC_I16:
+        return *(const int16_t *)(const void *)at;
+    case OC_I32:
+        return *(const int32_t *)(const void *)at;
+    default:
+        return (double)*(const float *)(const void *)at;
+    }
+}
+
+/* Squares of the observation, a line an agent: dark is the smallest value of the picture, bright the largest. */
+static void draw_observation(const oc_vec *vec, int64_t world, oc_canvas *canvas) {
+    int64_t size = oc_observation_size(&vec->spec), first = world * vec->agents;
+    double low = INFINITY, high = -INFINITY;
+    for (int64_t i = 0; i < vec->agents * size; i++) {
+        low = fmin(low, element(vec, first + i / size, i % size));
+        high = fmax(high, element(vec, first + i / size, i % size));
+    }
+    float width = (float)canvas->width / (float)size, height = (float)canvas->height / (float)vec->agents;
+    for (int64_t i = 0; i < vec->agents * size; i++) {
+        double share = high > low ? (element(vec, first + i / size, i % size) - low) / (high - low) : 0;
+        uint32_t gray = (uint32_t)(24 + 207 * share);
+        oc_rect(canvas, (float)(i % size) * width, (float)(i / size) * height, width, height, gray * 0x010101u);
+    }
+}
+
+void oc_draw_world(const oc_vec *vec, int64_t world, oc_canvas *canvas) {
+    oc_clear(canvas, 0x000000);
+    if (vec->env->draw) {
+        vec->env->draw(vec, world, canvas);
+    } else {
+        draw_observation(vec, world, canvas);
+    }
+}

@@ -1,0 +1,51 @@
+/* A batch of worlds of one environment: what the binding does with an oc_vec. The loops are in ocean_impl.h. */
+#ifndef OC_VEC_H
+#define OC_VEC_H
+
+#include "table.h"
+
+/* Records of finished episodes: packed lines of int64 step, world; int32 agent; float64 episode_return; int64
+ * episode_length; float64 score, perf and extras, in the order (step, world, agent). */
+typedef struct {
+    unsigned char *lines;
+    int64_t line_bytes, num_lines, capacity, max_lines;
+    int64_t num_dropped; /* the oldest ones, when nobody drains */
+} oc_records;
+
+/* Ask the environment for the spec of a set of parameters, fill in defaults and resolve params->max_steps.
+ * Returns 0, or -1 with the reason in message: the environment refuses the parameters, or its spec is wrong. */
+int oc_resolve(const oc_env *env, void *params, oc_spec *spec, oc_message *message);
+
+/* The bounds of each element of an observation: spec's, refined by the environment. */
+void oc_observation_bounds(const oc_env *env, const void *params, const oc_spec *spec, double *low, double *high);
+
+/* Bytes of one element of an observation; elements of one observation, one action, one action mask. */
+int64_t oc_item_bytes(int dtype);
+int64_t oc_observation_size(const oc_spec *spec);
+int64_t oc_action_size(const oc_spec *spec);
+int64_t oc_action_mask_size(const oc_env *env, const oc_spec *spec);
+
+/* Allocate a batch with resolved parameters. Returns 0, or -1 without memory (nothing is held then). */
+int oc_open(oc_vec *vec, const oc_env *env, int64_t num_worlds, const void *params, const oc_spec *spec);
+void oc_close(oc_vec *vec);
+
+/* A new set of parameters, resolved and of the same shapes, for each world's next episode. -1: no memory. */
+int oc_add_params(oc_vec *vec, const void *params);
+
+/* Worlds first_world, first_world + 1, ... of the run with this seed, each before its episode 0. */
+void oc_seed(oc_vec *vec, uint64_t seed, uint64_t first_world);
+
+/* Begin an episode in every world: the present numbers, or the next ones. Clears rewards and flags. */
+void oc_restart(oc_vec *vec, bool next_episodes);
+
+/* Step worlds first .. last-1; the capsule's function. Does nothing unless the batch is ready. */
+void oc_step_slice(void *vec, int64_t first, int64_t last);
+bool oc_is_stepping(const oc_vec *vec);
+
+/* After all slices of a step: count it and append the records of the episodes that ended. -1: no memory. */
+int oc_finish_step(oc_vec *vec, oc_records *records);
+
+/* Draw a world, with the environment's own function or as squares, one for each element of the observation. */
+void oc_draw_world(const oc_vec *vec, int64_t world, oc_canvas *canvas);
+
+#endif
