@@ -253,8 +253,8 @@ def _load(path: Path, *, mmap: bool) -> dict[str, Any]:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
         raise CheckpointError(
-            f"a checkpoint must hold only tensors and plain values; {path} holds Python objects. It was refused, because "
-            "a pickle can run code."
+            f"a checkpoint must hold only tensors and plain values; {path} holds Python objects. It was "
+            "refused, because a pickle can run code."
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         raise CheckpointError(f"a checkpoint must be a whole file; {path} is damaged.") from error

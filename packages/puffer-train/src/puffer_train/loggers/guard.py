@@ -1,9 +1,10 @@
 """A fence around somebody else's logger: it may be slow, fail or refuse values, and training goes on."""
 
+import functools
 import queue
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from puffer_train.loggers.protocol import Logger
 from puffer_train.metrics import FiniteFilter
@@ -66,14 +67,17 @@ class GuardedLogger:
         self._tell_error()
 
     def _deliver(self) -> None:
+        while (row := self._rows.get()) is not None:
+            if self._error is None:
+                self._attempt(functools.partial(self._logger.log, row))
+        if self._error is None:
+            self._attempt(self._logger.close)
+
+    def _attempt(self, call: Callable[[], None]) -> None:
         try:
-            while (row := self._rows.get()) is not None:
-                self._logger.log(row)
-            self._logger.close()
+            call()
         except Exception as error:  # whatever a foreign logger raises must not end the training
             self._error = error
-            while self._rows.get() is not None:
-                pass
 
     def _tell_error(self) -> bool:
         if self._error is None:

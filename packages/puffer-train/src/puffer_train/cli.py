@@ -1,0 +1,98 @@
+"""The command `puffer`: finds the subcommand and turns mistakes into one sentence and exit code 2."""
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
+
+from puffer_spaces import MissingAdapter, MissingSuite, UnknownEnvError
+from puffer_train.arguments import nearest
+from puffer_train.checkpoint import CheckpointError
+from puffer_train.config import ConfigError
+from puffer_train.options import UsageError
+
+ENTRY_POINT_GROUP = "puffer.commands"
+"""Each entry point is a callable that takes the words after its name and returns an exit code or None.
+
+The first line of its docstring stands in `puffer --help`. It raises `UsageError` for what the user got wrong.
+"""
+
+_COMMANDS = {
+    "train": ("puffer_train.commands.train", "Train a policy in an environment."),
+    "eval": ("puffer_train.commands.evaluate", "Measure a trained policy over whole episodes."),
+    "envs": ("puffer_train.commands.envs", "List the environments that are installed."),
+}
+_USAGE_ERRORS = (UsageError, ConfigError, CheckpointError, UnknownEnvError, MissingAdapter, MissingSuite)
+
+Command = Callable[[list[str]], int | None]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `puffer` with the given words (None: those of the process) and return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(words)
+    except _USAGE_ERRORS as error:
+        _write(f"puffer: {error}", sys.stderr)
+        return 2
+    except SystemExit as error:  # the help ends this way
+        return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+
+
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        _write(_help_text(), sys.stdout)
+        return 0
+    if words[0] == "--version":
+        _write(f"puffer-train {importlib.metadata.version('puffer-train')}", sys.stdout)
+        return 0
+    return _command(words[0])(words[1:]) or 0
+
+
+def _command(name: str) -> Command:
+    if name in _COMMANDS:
+        command: Command = importlib.import_module(_COMMANDS[name][0]).main
+        return command
+    foreign = _foreign_commands()
+    if name not in foreign:
+        near = nearest(name, [*_COMMANDS, *foreign])
+        hint = f"Did you mean {' or '.join(near)}?" if near else "puffer --help lists them."
+        raise UsageError(f"the first word after puffer must be a command; got {name!r}. {hint}")
+    loaded: Command = foreign[name].load()
+    return loaded
+
+
+def _foreign_commands() -> dict[str, importlib.metadata.EntryPoint]:
+    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return {point.name: point for point in sorted(points, key=lambda point: point.name) if point.name not in _COMMANDS}
+
+
+def _help_text() -> str:
+    lines = [(name, text) for name, (_, text) in _COMMANDS.items()]
+    for name, point in _foreign_commands().items():
+        try:
+            lines.append((name, _first_line(point.load())))
+        except Exception as error:  # a broken package must not hide the other commands
+            lines.append((name, f"(cannot be loaded: {type(error).__name__}: {error})"))
+    width = max(len(name) for name, _ in lines)
+    commands = "\n".join(f"  {name:<{width}}  {text}" for name, text in lines)
+    return (
+        "usage: puffer COMMAND [OPTIONS]\n\n"
+        f"{commands}\n\n"
+        "puffer COMMAND --help explains a command, puffer train ID --help also an environment's options.\n"
+        "  puffer train ocean-breakout\n"
+        "  puffer eval ocean-breakout --checkpoint latest"
+    )
+
+
+def _first_line(command: Any) -> str:
+    return (command.__doc__ or "").strip().partition("\n")[0]
+
+
+def _write(text: str, stream: TextIO) -> None:
+    print(text, file=stream)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
