@@ -59,8 +59,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 """Named sets of `TrainConfig` fields. A preset replaces each field that it names.
 
-`default`: the recommended settings. `cleanrl`: equal, update by update, to a plain textbook PPO. `puffer3`: the objective
-of PufferLib 3.0, its known faults included, for comparisons.
+`default`: the recommended settings. `cleanrl`: equal, update by update, to a plain textbook PPO. `puffer3`: the
+objective of PufferLib 3.0, its known faults included, for comparisons.
 """
 
 ALIASES: dict[str, str] = {

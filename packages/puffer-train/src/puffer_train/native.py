@@ -1,0 +1,23 @@
+"""Access to the compiled loops, which are optional: everything has a slower form with the same results."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import warnings
+from typing import Any
+
+
+@functools.cache
+def kernels() -> Any | None:
+    """Return the compiled module, or None after one notice where it is missing."""
+    try:
+        return importlib.import_module("puffer_train._kernels")
+    except ImportError as error:
+        warnings.warn(
+            f"puffer_train runs without its compiled loops ({error}); results are the same, updates are slower. "
+            "Install puffer-train with a C compiler present to have them.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None

@@ -1,0 +1,206 @@
+"""Running scales of observations and returns.
+
+Statistics stay as they are from the first step of a rollout to the end of its update, and are brought up to date once
+after it: rollout and update see the same inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from puffer_train.distributed import Ranks
+
+_VARIANCE_FLOOR = 1e-8
+_MIN_SCALE = 1e-4
+_SEGMENTS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class FloatLeaf:
+    """Where a float vector lies in an observation row.
+
+    Attributes:
+        start: First column, or first byte where rows are bytes.
+        size: Number of values.
+        dtype: Type of a value.
+    """
+
+    start: int
+    size: int
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the leaf in a row of bytes."""
+        return self.size * self.dtype.itemsize
+
+
+class ObservationNormalizer(nn.Module):
+    """Gives float vectors mean 0 and standard deviation 1, and bounds them.
+
+    What no leaf covers (images, discrete values) passes untouched, and so does everything before the first `update`.
+
+    Args:
+        leaves: The float vectors of a row.
+        clip: Bound of a normalised value.
+    """
+
+    mean: torch.Tensor
+    variance: torch.Tensor
+    count: torch.Tensor
+    inverse_std: torch.Tensor
+
+    def __init__(self, leaves: Sequence[FloatLeaf], clip: float = 10.0) -> None:
+        super().__init__()
+        self.leaves = tuple(leaves)
+        self.clip = clip
+        size = sum(leaf.size for leaf in leaves)
+        self.register_buffer("mean", torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("variance", torch.ones(size, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self._scales: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        """Return normalised rows of the same dtype and shape (..., row size); the input stays as it is."""
+        if not self._scales:
+            return observations
+        if len(self.leaves) == 1 and not self._in_bytes(observations) and self.leaves[0].size == observations.shape[-1]:
+            mean, inverse_std = self._scales[0]
+            return (observations - mean).mul_(inverse_std).clamp_(-self.clip, self.clip)
+        result = observations.clone(memory_format=torch.contiguous_format)
+        for leaf, (mean, inverse_std) in zip(self.leaves, self._scales, strict=True):
+            self._view(result, leaf).sub_(mean).mul_(inverse_std).clamp_(-self.clip, self.clip)
+        return result
+
+    def update(self, observations: torch.Tensor, valid: torch.Tensor, ranks: Ranks | None = None) -> None:
+        """Take the rows of a rollout into the statistics.
+
+        Args:
+            observations: (num_segments, horizon, row size), not normalised.
+            valid: bool (num_segments, horizon). Other rows do not count.
+            ranks: Processes whose rows count together.
+        """
+        totals = torch.zeros(3, self.mean.numel(), dtype=torch.float64, device=self.mean.device)
+        for first in range(0, len(observations), _SEGMENTS_AT_ONCE):
+            totals += self._totals(
+                observations[first : first + _SEGMENTS_AT_ONCE], valid[first : first + _SEGMENTS_AT_ONCE]
+            )
+        if ranks is not None:
+            ranks.sum_(totals)
+        count, total, squares = totals
+        if self.mean.numel() == 0 or float(count[0]) == 0.0:
+            return
+        # The sums are of distances from the old mean, so that squares of large means do not cancel.
+        shift = total / count
+        batch_variance = squares / count - shift * shift
+        new_count = self.count + count[0]
+        share = count[0] / new_count
+        self.variance += (batch_variance - self.variance) * share + shift * shift * share * (1.0 - share)
+        self.mean += shift * share
+        self.count.copy_(new_count)
+        self._refresh()
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load statistics; see `torch.nn.Module.load_state_dict`."""
+        result = super().load_state_dict(*args, **kwargs)
+        self._refresh()
+        return result
+
+    def _refresh(self) -> None:
+        self._scales = []
+        if float(self.count) == 0.0:
+            return
+        mean, inverse_std = self.mean, (self.variance.clamp(min=0.0) + _VARIANCE_FLOOR).rsqrt()
+        first = 0
+        for leaf in self.leaves:
+            part = slice(first, first + leaf.size)
+            self._scales.append((mean[part].to(leaf.dtype), inverse_std[part].to(leaf.dtype)))
+            first += leaf.size
+
+    def _totals(self, observations: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+        rows = observations[valid] if not bool(valid.all()) else observations.reshape(-1, observations.shape[-1])
+        parts = []
+        first = 0
+        for leaf in self.leaves:
+            distances = self._view(rows, leaf) - self.mean[first : first + leaf.size].to(leaf.dtype)
+            count = torch.full((leaf.size,), float(len(rows)), dtype=torch.float64, device=rows.device)
+            squares = (distances * distances).sum(0, dtype=torch.float64)
+            parts.append(torch.stack([count, distances.sum(0, dtype=torch.float64), squares]))
+            first += leaf.size
+        return torch.cat(parts, dim=1) if parts else torch.zeros(3, 0, dtype=torch.float64, device=rows.device)
+
+    def _view(self, rows: torch.Tensor, leaf: FloatLeaf) -> torch.Tensor:
+        if self._in_bytes(rows):
+            return rows[..., leaf.start : leaf.start + leaf.num_bytes].view(leaf.dtype)
+        return rows[..., leaf.start : leaf.start + leaf.size]
+
+    @staticmethod
+    def _in_bytes(rows: torch.Tensor) -> bool:
+        return rows.dtype == torch.uint8
+
+
+class ReturnScale:
+    """Root mean square of discounted returns, by which rewards are divided.
+
+    The return is that of the past, G = γ G + r, restarted with each episode: it needs no value estimate, so an error of
+    the values cannot feed back into their scale. The mean square, not the variance: constant returns have no variance.
+
+    Args:
+        num_agents: Rows whose returns run on from rollout to rollout.
+        device: Where the rollouts are.
+    """
+
+    def __init__(self, num_agents: int, device: torch.device | str = "cpu") -> None:
+        self.returns = torch.zeros(num_agents, device=device)
+        self.mean_square = 0.0
+        self.count = 0.0
+
+    @property
+    def scale(self) -> float:
+        """What a reward is divided by; 1 until a reward was seen."""
+        return max(math.sqrt(self.mean_square), _MIN_SCALE) if self.mean_square > 0.0 else 1.0
+
+    def update(
+        self, rewards: torch.Tensor, ended: torch.Tensor, valid: torch.Tensor, gamma: float, ranks: Ranks | None = None
+    ) -> None:
+        """Take the rewards of a rollout into the scale.
+
+        Args:
+            rewards: float32 (num_agents, num_steps), not scaled, 0 where not valid.
+            ended: bool (num_agents, num_steps), whether the episode ended with that reward.
+            valid: bool (num_agents, num_steps). Other steps do not count and restart the return.
+            gamma: Discount per step.
+            ranks: Processes whose rewards count together.
+        """
+        restart = (ended | ~valid).T.contiguous()
+        weights = valid.T.to(torch.float32).contiguous()
+        columns = rewards.T.contiguous()
+        squares = torch.zeros_like(self.returns, dtype=torch.float64)
+        for reward, weight, stop in zip(columns, weights, restart, strict=True):
+            self.returns.mul_(gamma).add_(reward)
+            squares += self.returns * self.returns * weight
+            self.returns.masked_fill_(stop, 0.0)
+        totals = torch.stack([squares.sum(), valid.sum().double()])
+        if ranks is not None:
+            ranks.sum_(totals)
+        total, count = totals.tolist()
+        if count:
+            self.count += count
+            self.mean_square += (total - count * self.mean_square) / self.count
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the scale and the returns of unfinished episodes."""
+        return {"returns": self.returns.clone(), "mean_square": self.mean_square, "count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to a state that `state_dict` returned."""
+        if state["returns"].shape == self.returns.shape:
+            self.returns.copy_(state["returns"])
+        self.mean_square = float(state["mean_square"])
+        self.count = float(state["count"])
