@@ -64,6 +64,20 @@ def read_arguments(
     return Arguments(command, words, wants_help)
 
 
+def take_env_id(words: Sequence[str], command: str) -> tuple[str | None, list[str]]:
+    """Return the environment's id, which is the first word, and the other words; the id is None where help is wanted.
+
+    Raises:
+        UsageError: If the first word is an option, or there is none.
+    """
+    if words and not words[0].startswith("-"):
+        return words[0], list(words[1:])
+    if "-h" in words or "--help" in words:
+        return None, list(words)
+    got = repr(words[0]) if words else "nothing"
+    raise UsageError(f"the first word after {command} must be an environment's id; got {got}. puffer envs lists them.")
+
+
 def parse_values(arguments: Arguments, options_class: type, defaults: Any, description: str) -> dict[str, Any]:
     """Return the values of the options that the command line names; print the help and exit if it asks for that.
 

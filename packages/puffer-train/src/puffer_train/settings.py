@@ -76,7 +76,7 @@ def env_layer(spec: EnvSpec, options: Mapping[str, Option]) -> Layer:
     Raises:
         UsageError: If a key is unknown or a value of a wrong type.
     """
-    source = "defaults of the environment" if spec.config is None else spec.config.rpartition("/")[2]
+    source = Path((spec.config or "").replace(":", "/")).name
     groups = {name.partition(".")[0] for name in options if "." in name}
     tables = {name: table for name, table in load_config(spec).items() if name in groups}
     return Layer(source, _read_tables(tables, options, source))
