@@ -150,8 +150,11 @@ class Buffers:
             return getattr(self, key)
         if not isinstance(key, slice):
             raise TypeError(f"buffers must be indexed by a slice of rows or the name of an array; got {key!r}.")
-        rows = {field.name: getattr(self, field.name) for field in fields(self)}
-        return type(self)(**{name: None if array is None else array[key] for name, array in rows.items()})
+        rows: dict[str, Any] = {}
+        for field in fields(self):
+            array = getattr(self, field.name)
+            rows[field.name] = None if array is None else array[key]
+        return type(self)(**rows)
 
 
 def action_dtype(single_action_space: spaces.Space[Any]) -> np.dtype:

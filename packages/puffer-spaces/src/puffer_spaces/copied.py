@@ -34,6 +34,7 @@ class CopiedEnv(PufferEnv):
         self.action_mask_size = env.action_mask_size
         self.episode_extras = env.episode_extras
         self.has_state = env.has_state
+        self.metadata = env.metadata
         self.render_mode = env.render_mode
         self.observation_layout = env.observation_layout
         self.action_layout = env.action_layout

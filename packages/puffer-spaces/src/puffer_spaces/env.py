@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +70,7 @@ class PufferEnv:
     clears_flags: bool = False
     """Whether the class zeroes rewards and flags in its own `step`. An env with a step capsule does anyway."""
     render_mode: str | None = None
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    metadata: Mapping[str, Any] = MappingProxyType({"render_modes": ()})
 
     buffers: Buffers | None = None
     """The bound arrays; None in the short form."""
@@ -202,6 +203,11 @@ class PufferEnv:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+    @functools.cached_property
+    def np_random(self) -> np.random.Generator:
+        """A generator of the env's own. `SingleAgentEnv` seeds it at each reset that has a seed."""
+        return np.random.default_rng(self.initial_seed)
 
     @functools.cached_property
     def observation_space(self) -> spaces.Space[Any]:

@@ -57,20 +57,23 @@ class Layout:
         dtypes, self.is_mixed = self._choose_dtypes([leaf for _, leaf in found])
         self.leaves, self.nbytes = _place(found, dtypes, self.is_mixed, self._zero_based)
         self.dtype = np.dtype(np.uint8) if self.is_mixed else dtypes[0]
-        if len(self.leaves) == 1 and not self.leaves[0].path:
-            self.row_shape = self.leaves[0].shape or (1,)
-        else:
-            self.row_shape = (self.nbytes // max(self.dtype.itemsize, 1),)
+        if not self.nbytes:
+            raise ValueError(f"space must have at least one element; got {space}. Give its leaves a shape without 0.")
+        self._is_one_leaf = len(self.leaves) == 1 and not self.leaves[0].path
+        self.row_shape = self._make_row_shape()
         self.row_space = self._make_row_space()
-        self.struct_dtype = np.dtype(
-            {
-                "names": [leaf.name or "value" for leaf in self.leaves],
-                "formats": [(leaf.dtype, leaf.shape) for leaf in self.leaves],
-                "offsets": [leaf.offset for leaf in self.leaves],
-                "itemsize": self.nbytes,
-            }
-        )
+        self.struct_dtype = _struct_dtype(self.leaves, self.nbytes)
+        self._names = self.struct_dtype.names or ()
         self._write, self._read = _compile(self.space, (), iter(enumerate(self.leaves)))
+
+    def __reduce__(self) -> tuple[type[Layout], tuple[spaces.Space[Any]]]:
+        return type(self), (self.space,)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, Layout) and self.space == other.space
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.struct_dtype))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.space}) as {self.dtype} {self.row_shape}"
@@ -123,10 +126,12 @@ class Layout:
         lead = rows.shape[: rows.ndim - len(self.row_shape)]
         if rows.dtype != self.dtype or rows.shape != lead + self.row_shape:
             raise ValueError(
-                f"rows must be {self.dtype} and end in the shape {self.row_shape}; got {rows.dtype} {rows.shape}."
+                f"rows must be {self.dtype} and end in the shape {self.row_shape}; got {rows.dtype} {rows.shape}. "
+                "Pass an array of rows of this layout's row_space."
             )
-        as_bytes = rows.reshape(*lead, -1).view(np.uint8)
-        return _rebuild(self.space, iter([_original(leaf, leaf.view(as_bytes)) for leaf in self.leaves]))
+        structs = rows.reshape((*lead, -1)).view(self.struct_dtype)[..., 0]
+        views = [_original(leaf, structs[name]) for leaf, name in zip(self.leaves, self._names, strict=True)]
+        return _rebuild(self.space, iter(views))
 
     def _views(self, row: npt.NDArray[Any]) -> Views:
         if type(row) is not np.ndarray:
@@ -136,13 +141,20 @@ class Layout:
                 f"row must be {self.dtype} {self.row_shape} and C-contiguous; got {row.dtype} {row.shape}. "
                 "Pass one row of an array with this layout's row_space."
             )
-        row_bytes = row.reshape(-1).view(np.uint8)
-        return [leaf.view(row_bytes) for leaf in self.leaves]
+        if self._is_one_leaf:
+            return [row.reshape(self.leaves[0].shape)]
+        struct = row.view(self.struct_dtype).reshape(())
+        return [struct[name] for name in self._names]
 
     def _choose_dtypes(self, leaf_spaces: list[spaces.Space[Any]]) -> tuple[list[np.dtype], bool]:
         """Return the dtype of each leaf in the row, and whether the row must be bytes."""
         dtypes = [np.dtype(np.int64 if isinstance(leaf, spaces.Discrete) else leaf.dtype) for leaf in leaf_spaces]
         return dtypes, len(set(dtypes)) > 1
+
+    def _make_row_shape(self) -> tuple[int, ...]:
+        if self._is_one_leaf:
+            return self.leaves[0].shape or (1,)
+        return (self.nbytes // self.dtype.itemsize,)
 
     def _make_row_space(self) -> spaces.Space[Any]:
         if isinstance(self.space, spaces.Box) and self.space.shape == self.row_shape:
@@ -157,7 +169,7 @@ class Layout:
 class ActionLayout(Layout):
     """How a row of actions, as a policy chooses it, holds an action of a space.
 
-    Discrete leaves are choices 0..n-1 in int32; `unflatten` adds each leaf's `start`. The row is, by the kinds of leaves,
+    Discrete leaves are choices 0..n-1 in int32; `unflatten` adds each leaf's `start`. By the kinds of leaves the row is
 
     - discrete only: Discrete for a single Discrete, else MultiDiscrete with one element per choice (a MultiBinary
       element is a choice of 2);
@@ -169,16 +181,18 @@ class ActionLayout(Layout):
 
     def _choose_dtypes(self, leaf_spaces: list[spaces.Space[Any]]) -> tuple[list[np.dtype], bool]:
         if all(isinstance(leaf, spaces.Box) for leaf in leaf_spaces):
-            common = np.result_type(*(leaf.dtype for leaf in leaf_spaces))  # type: ignore[arg-type]
+            common = np.result_type(*(leaf.dtype for leaf in leaf_spaces))
             return [common] * len(leaf_spaces), False
         dtypes = [np.dtype(leaf.dtype if isinstance(leaf, spaces.Box) else np.int32) for leaf in leaf_spaces]
         return dtypes, any(isinstance(leaf, spaces.Box) for leaf in leaf_spaces)
+
+    def _make_row_shape(self) -> tuple[int, ...]:
+        return () if isinstance(self.space, spaces.Discrete) else super()._make_row_shape()
 
     def _make_row_space(self) -> spaces.Space[Any]:
         if self.is_mixed or not self.leaves[0].is_discrete:
             return super()._make_row_space()
         if isinstance(self.space, spaces.Discrete):
-            self.row_shape = ()
             return spaces.Discrete(int(self.space.n))
         nvec = np.concatenate([leaf.nvec for leaf in self.leaves]).reshape(self.row_shape)
         return spaces.MultiDiscrete(nvec, dtype=np.int32)
@@ -235,6 +249,18 @@ def _place(
         leaves.append(Leaf(path, space, offset, dtype, tuple(space.shape or ()), zero_based))
         offset += leaves[-1].nbytes
     return tuple(leaves), _round_up(offset, max(dtype.itemsize for dtype in dtypes)) if is_mixed else offset
+
+
+def _struct_dtype(leaves: tuple[Leaf, ...], nbytes: int) -> np.dtype:
+    names: list[str] = []
+    for leaf in leaves:
+        name = leaf.name or "value"
+        while name in names:
+            name += "_"
+        names.append(name)
+    formats = [(leaf.dtype, leaf.shape) for leaf in leaves]
+    offsets = [leaf.offset for leaf in leaves]
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": nbytes})
 
 
 def _round_up(offset: int, multiple: int) -> int:
@@ -304,7 +330,9 @@ def _missing_key(path: Path, key: Any, value: Any) -> Exception:
 def _original(leaf: Leaf, view: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a batch of a leaf's values as the space has them: the view itself, unless choices start elsewhere."""
     if leaf.zero_based and leaf.start.any():
-        return view.astype(leaf.space.dtype) + leaf.start.astype(leaf.space.dtype).reshape(leaf.shape)
+        values: npt.NDArray[Any] = view.astype(leaf.space.dtype)
+        values += leaf.start.astype(leaf.space.dtype).reshape(leaf.shape)
+        return values
     return view
 
 

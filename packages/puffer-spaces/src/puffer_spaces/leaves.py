@@ -101,11 +101,6 @@ class Leaf:
             return self.space.high.ravel().astype(self.dtype)
         return (self.low + self.nvec - 1).astype(self.dtype)
 
-    def view(self, row_bytes: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
-        """View its elements in bytes whose last axis is a row: (..., row bytes) -> (..., *shape)."""
-        part = row_bytes[..., self.offset : self.offset + self.nbytes]
-        return part.view(self.dtype).reshape((*row_bytes.shape[:-1], *self.shape))
-
 
 def describe(path: Path) -> str:
     """Name a leaf in a message."""

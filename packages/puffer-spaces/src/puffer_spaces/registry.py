@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from puffer_spaces.errors import UnknownEnvError
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ class Parameter:
         return converted
 
     def _converted(self, value: Any) -> Any:
-        if self.type is bool and (isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")):
+        if self.type is bool and isinstance(value, bool | np.bool_):
             return bool(value)
         if self.type is int and not isinstance(value, bool):
             if isinstance(value, float) and value.is_integer():

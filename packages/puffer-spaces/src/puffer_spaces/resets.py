@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,9 +24,18 @@ class ResetArguments:
     seed_is_required: bool
 
 
-@functools.cache
+_known: dict[type, ResetArguments] = {}
+
+
 def reset_arguments(cls: type) -> ResetArguments:
-    """Inspect the `reset` of a class, once per class."""
+    """Return which arguments the `reset` of a class takes. It is inspected once per class."""
+    known = _known.get(cls)
+    if known is None:
+        known = _known[cls] = _inspect(cls)
+    return known
+
+
+def _inspect(cls: type) -> ResetArguments:
     try:
         parameters = inspect.signature(cls.reset).parameters  # type: ignore[attr-defined]
     except (TypeError, ValueError):
@@ -59,8 +67,12 @@ def reset_env(
         (observations, infos), infos as a list of dicts.
 
     Raises:
-        TypeError: `options` are given and the env's `reset` takes none.
+        TypeError: `options` are given and the env's `reset` takes none, or the env is in the short form.
     """
+    if env.buffers is None:
+        raise TypeError(
+            f"env must have its buffers bound; got {type(env).__name__} in the short form. Use as_puffer_env(env)."
+        )
     takes = reset_arguments(type(env))
     arguments: dict[str, Any] = {}
     if seed is not None:

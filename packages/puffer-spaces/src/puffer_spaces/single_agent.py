@@ -30,9 +30,10 @@ class SingleAgentEnv(PufferEnv):
     info). Spaces may nest. When an episode ends the env is reset in the same step, the last observation is kept in
     `final_observations`, and a record is written; `score` and `perf` are taken from the last info where it has them.
 
-    Seeds: `reset(seed=)` gets `world_seed(seed, first_world)` if it names the argument; else a method `seed(seed)` is
-    called if there is one; else the env stays as it is. Global random state is never touched, so an env without either
-    cannot be seeded. Later resets pass no seed: the env continues its own sequence.
+    Seeds: with s = `world_seed(seed, first_world)`, the env's `reset` gets `seed=s` if it names the argument, else its
+    method `seed(s)` is called if it has one; and `env.np_random` restarts from s. Global random state is never touched,
+    so an env must draw from one of these to be reproducible. Resets at the end of an episode pass no seed: the env
+    continues its sequence.
 
     Args:
         env: The env in the short form, with `observation_space` and `action_space`.
@@ -56,6 +57,7 @@ class SingleAgentEnv(PufferEnv):
         self.original_action_space = self.action_layout.space
         self.single_observation_space = self.observation_layout.row_space
         self.single_action_space = self.action_layout.row_space
+        self.metadata = getattr(env, "metadata", self.metadata)
         self.render_mode = getattr(env, "render_mode", None)
         self.has_state = bool(getattr(env, "has_state", False))
         self._episodes = Episodes()
@@ -134,6 +136,8 @@ class SingleAgentEnv(PufferEnv):
         return self.observations, self.rewards, self.terminals, self.truncations, infos
 
     def _reset_env(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
+        if seed is not None and isinstance(vars(self.env).get("np_random"), np.random.Generator | None):
+            self.env.np_random = np.random.default_rng(seed)
         takes = reset_arguments(type(self.env))
         arguments: dict[str, Any] = {}
         if takes.seed and (seed is not None or takes.seed_is_required):
@@ -254,7 +258,7 @@ def _five_values(result: Any, env: Any) -> tuple[Any, float, bool, bool, Mapping
         return observation, as_reward(reward), is_done and not is_cut, is_cut, info or {}
     raise TypeError(
         f"step of {type(env).__name__} must return (observation, reward, done, info) or (observation, reward, "
-        f"terminated, truncated, info); got {type(result).__name__}{f' of length {count}' if count else ''}. Return one of them."
+        f"terminated, truncated, info); got {type(result).__name__} of length {count}. Return one of them."
     )
 
 
