@@ -1,1 +1,11 @@
 """Gymnasium environments of any space as PufferEnvs."""
+
+import importlib.metadata
+
+from puffer_emulate.emulate import emulate
+from puffer_emulate.gymnasium import GymnasiumPufferEnv
+from puffer_emulate.registration import env_specs
+
+__version__ = importlib.metadata.version("puffer-emulate")
+
+__all__ = ["GymnasiumPufferEnv", "emulate", "env_specs"]

@@ -1,0 +1,173 @@
+"""Gymnasium environments as PufferEnvs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from puffer_emulate.copies import check_alike, env_name, make_envs
+from puffer_emulate.single_agent import SingleAgentWorlds, World
+from puffer_emulate.snapshots import layers_of
+from puffer_spaces import Buffers, PufferEnv
+
+_OUTER_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
+
+
+class GymnasiumPufferEnv(SingleAgentWorlds):
+    """One or more worlds of a Gymnasium environment, with any observation and action space that has a layout.
+
+    The wrappers that `gymnasium.make` puts outermost are stepped around: the order of calls and the shape of what
+    the env returns are checked here anyway, and a `TimeLimit` is counted here. Wrappers below another one stay.
+
+    Args:
+        env: An env, or a class or function that makes one. An object can only be one world; for more it is made
+            again from its `spec`.
+        env_creator: A class or function that makes one, in place of `env`.
+        env_args: Its positional arguments.
+        env_kwargs: Its keyword arguments.
+        buf: `Buffers`, a dict of arrays, or None to allocate them.
+        seed: Seed for a first reset that is given none. None: each env seeds itself.
+        num_envs: Worlds in this object.
+        episode_extras: Names of numbers in the last info of an episode that its record keeps beside score and perf.
+
+    Raises:
+        TypeError: What is given or made is no Gymnasium environment.
+        ValueError: The same object was made twice, worlds differ, or an object cannot be made again.
+    """
+
+    def __init__(
+        self,
+        env: Any = None,
+        env_creator: Callable[..., Any] | None = None,
+        env_args: Sequence[Any] = (),
+        env_kwargs: Mapping[str, Any] | None = None,
+        buf: Buffers | Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        *,
+        num_envs: int = 1,
+        episode_extras: Sequence[str] = (),
+    ) -> None:
+        envs = make_envs(env, env_creator, env_args, env_kwargs or {}, num_envs, make_again)
+        for made in envs:
+            _check_env(made)
+        check_alike(envs)
+        self.envs = envs
+        self.env = envs[0]
+        self.render_mode = getattr(self.env, "render_mode", None)
+        self.metadata = {**getattr(self.env, "metadata", {})}
+        super().__init__(
+            env_name(self.env),
+            [_world_of(made) for made in envs],
+            self.env.observation_space,
+            self.env.action_space,
+            buf,
+            seed,
+            episode_extras,
+        )
+
+
+def make_again(env: Any) -> Any:
+    """Make a second env like one that `gymnasium.make` made, from its spec.
+
+    Raises:
+        ValueError: The env has no spec, or a wrapper does not record its arguments.
+    """
+    remedy = "Pass a creator: emulate(lambda: ..., num_envs=...)."
+    spec = getattr(env, "spec", None)
+    if spec is None:
+        raise ValueError(
+            f"an env object must have a spec to be more than one world; {env_name(env)} has none, "
+            f"since it was not made by gymnasium.make. {remedy}"
+        )
+    try:
+        made = gymnasium.make(spec, disable_env_checker=True)
+    except Exception as error:
+        raise ValueError(
+            f"{env_name(env)} must be made again from its spec, which failed: {error}. {remedy}"
+        ) from error
+    if _kinds(made) != _kinds(env):
+        raise ValueError(
+            f"{env_name(env)} made again from its spec must have the wrappers of the original; got {made} "
+            f"for {env}. {remedy}"
+        )
+    return made
+
+
+def make_gymnasium(
+    env_id: str,
+    num_envs: int = 1,
+    buf: Buffers | Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    max_episode_steps: int | None = None,
+    render_mode: str | None = None,
+    **kwargs: Any,
+) -> GymnasiumPufferEnv:
+    """Make worlds of a registered Gymnasium environment: the entry point of the ids `gym-<id>`.
+
+    Args:
+        env_id: Gymnasium's id, as "CartPole-v1".
+        num_envs: Worlds in this object.
+        buf: `Buffers`, a dict of arrays, or None to allocate them.
+        seed: Seed for a first reset that is given none.
+        max_episode_steps: Steps until an episode is truncated; None for the registered limit, -1 for none.
+        render_mode: What `render` returns.
+        **kwargs: Arguments of the env's constructor.
+    """
+    arguments = dict(kwargs, max_episode_steps=max_episode_steps, disable_env_checker=True)
+    if render_mode is not None:
+        arguments["render_mode"] = render_mode
+    return GymnasiumPufferEnv(
+        env_creator=gymnasium.make, env_args=(env_id,), env_kwargs=arguments, buf=buf, seed=seed, num_envs=num_envs
+    )
+
+
+class GymnasiumAdapter:
+    """Makes a PufferEnv of any `gymnasium.Env`, for `as_puffer_env`."""
+
+    def matches(self, env: Any) -> bool:
+        """Return whether the object is a Gymnasium environment."""
+        return isinstance(env, gymnasium.Env)
+
+    def adapt(self, env: Any, buf: Buffers | None = None) -> PufferEnv:
+        """Return a PufferEnv of one world around the env."""
+        return GymnasiumPufferEnv(env, buf=buf)
+
+
+adapter = GymnasiumAdapter()
+"""The entry point of the group `puffer.adapters`."""
+
+
+def _check_env(env: Any) -> None:
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        raise TypeError(
+            f"env must be one Gymnasium environment; got the vector env {type(env).__name__}. "
+            "Pass a creator of the single env, and num_envs."
+        )
+    if not isinstance(env, gymnasium.Env):
+        raise TypeError(
+            f"env must be a gymnasium.Env; got {type(env).__module__}.{type(env).__qualname__}. "
+            "Derive it from gymnasium.Env, or return one from the creator."
+        )
+    for kind in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, kind, None), gymnasium.Space):
+            raise TypeError(
+                f"{kind} of {env_name(env)} must be a gymnasium.spaces space; got {getattr(env, kind, None)!r}. "
+                "Set it in the env's __init__."
+            )
+
+
+def _world_of(env: Any) -> World:
+    inner, time_limit = env, None
+    while type(inner) in _OUTER_WRAPPERS:
+        if type(inner) is TimeLimit:
+            limit = inner._max_episode_steps
+            time_limit = limit if time_limit is None else min(limit, time_limit)
+        inner = inner.env
+    return World(inner, env.close, time_limit, layers_of(inner))
+
+
+def _kinds(env: Any) -> list[type]:
+    return [type(layer) for layer in layers_of(env) if type(layer) is not PassiveEnvChecker]
