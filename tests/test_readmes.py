@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("packages/**/README.md"), *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-SHORT = ["--train.total-timesteps", "20000", "--run.dashboard", "False"]
+SHORT = ["--train.total-timesteps", "20000", "--run.dashboard", "none"]
 
 
 def blocks(page: Path, language: str) -> list[str]:
