@@ -17,6 +17,9 @@ from puffer_train.arguments import nearest
 from puffer_train.config import ConfigError, canonical_fields, preset_fields
 from puffer_train.options import Option, UsageError, convert
 
+DEFAULT = "default"
+"""The source of a value that nobody set."""
+
 _NOT_RESUMED = ("run.run_id", "run.runs_dir", "train.stop_after_updates", "config", "resume")
 
 
@@ -49,6 +52,10 @@ class Settings:
         prefix = f"{name}."
         return {key.removeprefix(prefix): value for key, value in self.values.items() if key.startswith(prefix)}
 
+    def named(self, name: str) -> dict[str, Any]:
+        """Return the values of a group that somebody set, those that are not defaults."""
+        return {key: value for key, value in self.group(name).items() if self.sources[f"{name}.{key}"] != DEFAULT}
+
     def nested(self, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return the groups as plain dicts, as a checkpoint keeps them."""
         return {group: self.group(group) for group in groups}
@@ -67,7 +74,7 @@ class Settings:
 
 def default_layer(options: Mapping[str, Option]) -> Layer:
     """Return the defaults of the grouped options."""
-    return Layer("default", {name: option.default for name, option in options.items() if "." in name})
+    return Layer(DEFAULT, {name: option.default for name, option in options.items() if "." in name})
 
 
 def env_layer(spec: EnvSpec, options: Mapping[str, Option]) -> Layer:

@@ -1,0 +1,108 @@
+"""`puffer eval ID`: measure a checkpoint over whole episodes and print what it reaches."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from puffer_spaces import EnvSpec
+from puffer_train.arguments import parse_values, read_arguments, take_env_id
+from puffer_train.building import find_spec, load_player, make_vector, usage_errors
+from puffer_train.checkpoint import find_checkpoint, read_checkpoint
+from puffer_train.evaluate import Evaluation, evaluate_policy
+from puffer_train.options import EVAL_ALIASES, UsageError, eval_options, flat_options, make_options
+from puffer_train.settings import Layer, Settings, checkpoint_layer, default_layer, env_layer
+
+_COMMAND = "puffer eval"
+_DESCRIPTION = (
+    "Measure a trained policy in {env}. The environment's parameters and the policy are those of the checkpoint; "
+    "--env.* options change parameters. Without --vec.num-envs there are at most as many worlds as episodes."
+)
+
+
+def main(words: list[str]) -> int:
+    """Measure a trained policy over whole episodes."""
+    env_id, words = take_env_id(words, _COMMAND)
+    spec = None if env_id is None else find_spec(env_id)
+    values = _read_values(spec, words)
+    assert spec is not None  # without an id there was only the help, which ends the process
+    path = find_checkpoint(values["runs_dir"], spec.id, values["checkpoint"])
+    state, metadata = read_checkpoint(path)
+    settings = _settings(spec, values, metadata["config"])
+    if not values["json"]:
+        sys.stdout.write(f"checkpoint: {path} (update {metadata['update']})\n")
+    evaluation = _evaluate(spec, settings, values, state, metadata["config"]["policy"])
+    if values["json"]:
+        sys.stdout.write(f"{json.dumps(evaluation.to_dict())}\n")
+    else:
+        _print_table(evaluation)
+    return 0
+
+
+def _read_values(spec: EnvSpec | None, words: list[str]) -> dict[str, Any]:
+    """Return the values of all options, those of groups only where the command line names them."""
+    options_class = eval_options(spec)
+    options = flat_options(options_class)
+    command = f"{_COMMAND} {spec.id}" if spec is not None else f"{_COMMAND} ID"
+    arguments = read_arguments(words, options, command, EVAL_ALIASES)
+    description = _DESCRIPTION.format(env=spec.id if spec is not None else "the environment ID")
+    named = parse_values(arguments, options_class, make_options(options_class, {}), description)
+    values = {name: option.default for name, option in options.items() if "." not in name}
+    values.update(named)
+    for name in ("episodes", "max_steps"):
+        if values[name] < 1:
+            raise UsageError(f"--{name.replace('_', '-')} must be at least 1; got {values[name]}.")
+    if values["seed"] < 0:
+        raise UsageError(f"--seed must not be negative; got {values['seed']}.")
+    return values
+
+
+def _settings(spec: EnvSpec, values: Mapping[str, Any], config: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """Lay the environment's parameters over each other: its own, the checkpoint's, the command line's."""
+    options = {name: option for name, option in flat_options(eval_options(spec)).items() if "." in name}
+    vec = {"vec.num_envs": min(options["vec.num_envs"].default, values["episodes"])}
+    return Settings.from_layers(
+        [
+            default_layer(options),
+            Layer("default", vec),
+            Layer("environment", {k: v for k, v in env_layer(spec, options).values.items() if k.startswith("env.")}),
+            checkpoint_layer({"env": config["env"]}, options),
+            Layer("command line", {name: value for name, value in values.items() if "." in name}),
+        ]
+    )
+
+
+def _evaluate(
+    spec: EnvSpec,
+    settings: Settings,
+    values: Mapping[str, Any],
+    state: Mapping[str, Any],
+    policy_settings: Mapping[str, Any],
+) -> Evaluation:
+    with usage_errors():
+        vec = make_vector(spec, settings.group("vec"), settings.named("env"), values["seed"])
+    with vec:
+        policy, normalizer, device = load_player(spec, vec, policy_settings, state, values["device"])
+        return evaluate_policy(
+            policy,
+            vec,
+            num_episodes=values["episodes"],
+            deterministic=values["deterministic"],
+            seed=values["seed"],
+            device=device,
+            normalizer=normalizer,
+            max_steps=values["max_steps"],
+        )
+
+
+def _print_table(evaluation: Evaluation) -> None:
+    table = Table(title=f"{evaluation.env_id}: {evaluation.num_episodes} episodes", title_justify="left")
+    for column in ("", "mean", "std"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, numbers in evaluation.to_dict().items():
+        if isinstance(numbers, dict):
+            table.add_row(name, f"{numbers['mean']:.4g}", f"{numbers['std']:.4g}")
+    Console(file=sys.stdout).print(table)

@@ -1,0 +1,102 @@
+import importlib.metadata
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from puffer_train import cli
+
+
+def greet(words):
+    """Say hello.
+
+    More about it.
+    """
+    print("hello", *words)
+    return 3
+
+
+def foreign(monkeypatch, **commands):
+    points = [SimpleNamespace(name=name, load=load) for name, load in commands.items()]
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points if group == "puffer.commands" else [])
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
+def test_the_help_lists_every_command(words, capsys):
+    assert cli.main(words) == 0
+
+    text = capsys.readouterr().out
+    for word in ("train", "eval", "envs", "puffer train ocean-breakout"):
+        assert word in text
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"puffer-train {importlib.metadata.version('puffer-train')}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["trian"], "the first word after puffer must be a command; got 'trian'. Did you mean train?"),
+        (["xyz"], "the first word after puffer must be a command; got 'xyz'. puffer --help lists them."),
+        (["envs", "--json"], "puffer envs has no option --json."),
+        (["envs", "zzz"], "an environment must contain zzz; none does."),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(words, sentence, capsys):
+    assert cli.main(words) == 2
+
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith(f"puffer: {sentence}")
+    assert output.err.count("\n") == 1
+
+
+def test_other_packages_add_commands(monkeypatch, capsys):
+    foreign(monkeypatch, greet=lambda: greet)
+
+    assert cli.main(["greet", "you"]) == 3
+    assert capsys.readouterr().out == "hello you\n"
+    cli.main([])
+    assert "greet  Say hello.\n" in capsys.readouterr().out
+
+
+def test_a_broken_command_of_another_package_hides_no_other(monkeypatch, capsys):
+    def fail():
+        raise ImportError("no such module")
+
+    foreign(monkeypatch, greet=lambda: greet, broken=fail)
+
+    assert cli.main([]) == 0
+    text = capsys.readouterr().out
+    assert "Say hello." in text
+    assert "(cannot be loaded: ImportError: no such module)" in text
+
+
+def test_a_command_cannot_be_replaced_from_outside(monkeypatch, capsys):
+    foreign(monkeypatch, envs=lambda: greet)
+
+    assert cli.main(["envs", "zzz"]) == 2
+
+
+def test_envs_lists_ids_one_a_line(walk_spec, capsys):
+    assert cli.main(["envs"]) == 0
+    everything = capsys.readouterr().out.splitlines()
+    assert cli.main(["envs", "WALK", "test"]) == 0
+    found = capsys.readouterr().out.splitlines()
+
+    assert "test-walk" in everything
+    assert "puffer_walk" not in everything
+    assert found == ["test-walk"]
+    assert cli.main(["envs", "--help"]) == 0
+
+
+def test_the_module_runs_as_a_program():
+    done = subprocess.run(
+        [sys.executable, "-m", "puffer_train.cli", "nonsense"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("puffer: the first word after puffer must be a command")
