@@ -131,7 +131,7 @@ int oc_open(oc_vec *vec, const oc_env *env, int64_t num_worlds, const void *para
     vec->act_bytes = oc_action_size(spec) * (int64_t)sizeof(oc_act);
     vec->action_mask_bytes = oc_action_mask_size(env, spec);
     if (!env->is_soa) {
-        vec->state_stride = (env->state_bytes(vec) + 15) / 16 * 16;
+        vec->state_stride = (env->state_bytes(vec) + 7) / 8 * 8;
     }
     set_block(vec, NULL);
     vec->ending_numbers = 4 + env->num_extras;
@@ -161,15 +161,32 @@ void oc_close(oc_vec *vec) {
     vec->params = NULL;
 }
 
+static int reserve_params(oc_vec *vec, uint32_t num_generations) {
+    if (num_generations <= vec->params_capacity) {
+        return 0;
+    }
+    uint32_t capacity = num_generations > 2 * vec->params_capacity ? num_generations : 2 * vec->params_capacity;
+    unsigned char *larger = realloc(vec->params, (size_t)capacity * (size_t)vec->params_stride);
+    if (!larger) {
+        return -1;
+    }
+    vec->params = larger;
+    vec->params_capacity = capacity;
+    return 0;
+}
+
+int oc_set_params(oc_vec *vec, const void *params, uint32_t num_generations) {
+    if (reserve_params(vec, num_generations)) {
+        return -1;
+    }
+    memcpy(vec->params, params, (size_t)num_generations * (size_t)vec->params_stride);
+    vec->num_generations = num_generations;
+    return 0;
+}
+
 int oc_add_params(oc_vec *vec, const void *params) {
-    if (vec->num_generations == vec->params_capacity) {
-        uint32_t capacity = vec->params_capacity ? 2 * vec->params_capacity : 2;
-        unsigned char *larger = realloc(vec->params, (size_t)capacity * (size_t)vec->params_stride);
-        if (!larger) {
-            return -1;
-        }
-        vec->params = larger;
-        vec->params_capacity = capacity;
+    if (reserve_params(vec, vec->num_generations + 1)) {
+        return -1;
     }
     unsigned char *newest = vec->params + (int64_t)vec->num_generations * vec->params_stride;
     memset(newest, 0, (size_t)vec->params_stride);
@@ -227,26 +244,29 @@ bool oc_is_stepping(const oc_vec *vec) {
     return __atomic_load_n(&vec->num_running, __ATOMIC_ACQUIRE) != 0;
 }
 
-static int make_room(oc_records *records) {
-    if (records->num_lines < records->capacity) {
+int oc_reserve_records(oc_records *records, int64_t num_lines) {
+    if (num_lines <= records->capacity) {
         return 0;
     }
-    if (records->num_lines >= records->max_lines) {
-        int64_t dropped = records->num_lines - records->num_lines / 2;
-        int64_t kept = records->num_lines - dropped;
-        memmove(records->lines, records->lines + dropped * records->line_bytes, (size_t)(kept * records->line_bytes));
-        records->num_lines = kept;
-        records->num_dropped += dropped;
-        return 0;
-    }
-    int64_t capacity = records->capacity ? 2 * records->capacity : 64;
-    capacity = capacity < records->max_lines ? capacity : records->max_lines;
+    int64_t capacity = num_lines > 2 * records->capacity ? num_lines : 2 * records->capacity;
     unsigned char *larger = realloc(records->lines, (size_t)(capacity * records->line_bytes));
     if (!larger) {
         return -1;
     }
     records->lines = larger;
     records->capacity = capacity;
+    return 0;
+}
+
+static int make_room(oc_records *records) {
+    if (records->num_lines < records->max_lines) {
+        return oc_reserve_records(records, records->num_lines + 1);
+    }
+    int64_t kept = records->num_lines / 2;
+    int64_t dropped = records->num_lines - kept;
+    memmove(records->lines, records->lines + dropped * records->line_bytes, (size_t)(kept * records->line_bytes));
+    records->num_lines = kept;
+    records->num_dropped += dropped;
     return 0;
 }
 

@@ -32,6 +32,9 @@ void oc_close(oc_vec *vec);
 /* A new set of parameters, resolved and of the same shapes, for each world's next episode. -1: no memory. */
 int oc_add_params(oc_vec *vec, const void *params);
 
+/* All sets of parameters of a snapshot, params_stride bytes each. -1: no memory, and nothing has changed. */
+int oc_set_params(oc_vec *vec, const void *params, uint32_t num_generations);
+
 /* Worlds first_world, first_world + 1, ... of the run with this seed, each before its episode 0. */
 void oc_seed(oc_vec *vec, uint64_t seed, uint64_t first_world);
 
@@ -44,6 +47,9 @@ bool oc_is_stepping(const oc_vec *vec);
 
 /* After all slices of a step: count it and append the records of the episodes that ended. -1: no memory. */
 int oc_finish_step(oc_vec *vec, oc_records *records);
+
+/* Room for at least this many records. -1: no memory. */
+int oc_reserve_records(oc_records *records, int64_t num_lines);
 
 /* Draw a world, with the environment's own function or as squares, one for each element of the observation. */
 void oc_draw_world(const oc_vec *vec, int64_t world, oc_canvas *canvas);

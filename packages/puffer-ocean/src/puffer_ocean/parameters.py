@@ -1,0 +1,58 @@
+"""Parameters of native environments: checked against the table of the C file, packed into its struct."""
+
+from __future__ import annotations
+
+import difflib
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from puffer_spaces import Parameter
+
+from puffer_ocean.native import EnvTable
+
+_FORMATS = {int: "i", float: "f", bool: "?"}
+
+
+def declared(table: EnvTable) -> tuple[Parameter, ...]:
+    """Return the parameters of a table, `max_steps` first."""
+    return tuple(
+        Parameter(name, kind, default, None if kind is bool else low, None if kind is bool else high, doc)
+        for name, kind, _offset, default, low, high, doc in table.parameters
+    )
+
+
+def check(table: EnvTable, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given parameters as Python's own ints, floats and bools.
+
+    Raises:
+        TypeError: A name is unknown or a value has the wrong type.
+        ValueError: A value is out of its range.
+    """
+    known = {parameter.name: parameter for parameter in declared(table)}
+    checked = {}
+    for name, value in given.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"Did you mean {near[0]}?" if near else f"Its parameters are {', '.join(known)}."
+            raise TypeError(f"ocean-{table.name} must get parameters it has; got {name}={value!r}. {hint}")
+        try:
+            checked[name] = known[name].check(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"ocean-{table.name}: {error}") from None
+    return checked
+
+
+def pack(table: EnvTable, checked: Mapping[str, Any]) -> bytes:
+    """Return checked parameters, defaults for those that are missing, as the bytes of the environment's struct."""
+    packed = bytearray(table.params_bytes)
+    for name, kind, offset, default, *_ in table.parameters:
+        struct.pack_into(_FORMATS[kind], packed, offset, checked.get(name, default))
+    return bytes(packed)
+
+
+def unpack(table: EnvTable, packed: bytes) -> dict[str, Any]:
+    """Return the parameters that are in the bytes of a struct."""
+    return {
+        name: struct.unpack_from(_FORMATS[kind], packed, offset)[0] for name, kind, offset, *_ in table.parameters
+    }
