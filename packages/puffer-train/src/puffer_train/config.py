@@ -152,7 +152,7 @@ class TrainConfig:
         config.check()
         return config
 
-    def check(self, vec: _Vector | None = None) -> None:
+    def check(self, vec: _Vector | None = None, num_processes: int = 1) -> None:
         """Check the values, and with a vector environment also whether they fit it.
 
         Raises:
@@ -169,22 +169,27 @@ class TrainConfig:
                 "Use epoch, or objective=puffer3."
             )
         if vec is not None:
-            check_sizes(self.resolve(vec))
+            check_sizes(self.resolve(vec, num_processes), num_processes)
 
-    def resolve(self, vec: _Vector) -> TrainConfig:
-        """Return a copy in which sizes that are None have their values."""
-        batch_size = self.batch_size if self.batch_size is not None else vec.num_agents * self.horizon
-        if batch_size <= 0 or batch_size % (vec.num_agents * self.horizon):
-            rows = vec.num_agents * self.horizon
-            nearest = max(1, round(batch_size / rows)) * rows
+    def resolve(self, vec: _Vector, num_processes: int = 1) -> TrainConfig:
+        """Return a copy in which sizes that are None have their values.
+
+        Args:
+            vec: The vector environment of one process.
+            num_processes: Processes that train together. Sizes count the agent steps of all.
+        """
+        num_agents = vec.num_agents * num_processes
+        smallest = num_agents * self.horizon
+        batch_size = smallest if self.batch_size is None else self.batch_size
+        if batch_size % smallest:
             raise ConfigError(
                 "batch_size must be a multiple of num_agents times horizon; "
-                f"got batch_size={batch_size}, num_agents={vec.num_agents}, horizon={self.horizon}. "
-                f"Use batch_size={nearest}, or leave it out."
+                f"got batch_size={batch_size}, num_agents={num_agents}, horizon={self.horizon}. "
+                f"Use batch_size={max(1, round(batch_size / smallest)) * smallest}, or leave it out."
             )
         minibatch_size = self.minibatch_size
         if minibatch_size is None:
-            minibatch_size = default_minibatch(batch_size, self.segment_blocks * self.unit_size)
+            minibatch_size = default_minibatch(batch_size, self.segment_blocks * self.unit_size * num_processes)
         return dataclasses.replace(self, batch_size=batch_size, minibatch_size=minibatch_size)
 
     @property

@@ -17,11 +17,13 @@ class Loss(NamedTuple):
         total: What is differentiated, a scalar.
         statistics: float32 (len(STATISTIC_NAMES),), detached sums weighted like the loss.
         ratios: Probability ratios, detached.
+        values: Current values, detached.
     """
 
     total: torch.Tensor
     statistics: torch.Tensor
     ratios: torch.Tensor
+    values: torch.Tensor
 
 
 def ppo_loss(
@@ -79,7 +81,7 @@ def ppo_loss(
         importance = torch.dot(ratios, weights)
         old_kl = -torch.dot(log_ratios, weights)
         statistics = torch.stack([policy_loss, value_loss, entropy, old_kl, kl, clip_fraction, importance]).detach()
-    return Loss(total, statistics, ratios.detach())
+    return Loss(total, statistics, ratios.detach(), values.detach())
 
 
 def explained_variance(targets: torch.Tensor, values: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:

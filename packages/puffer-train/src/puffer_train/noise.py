@@ -15,6 +15,7 @@ from puffer_train.native import kernels
 
 ACTION_STREAM = 1
 ORDER_STREAM = 2
+PRIORITY_STREAM = 3
 
 _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -48,6 +49,13 @@ def permutation(seed: int, epoch: int, pass_index: int, block: int, size: int) -
     """Return a random order of range(size), keyed (seed, epoch, pass_index, block): int64 (size,)."""
     key = hash3(hash3(seed, ORDER_STREAM, epoch), pass_index, block)
     return np.argsort(_hash(np.full(1, key, np.uint64), np.arange(size)), kind="stable")
+
+
+def uniforms(seed: int, epoch: int, index: int, size: int) -> npt.NDArray[np.float32]:
+    """Return uniforms of [0, 1) for a draw by priority, keyed (seed, epoch, index): float32 (size,)."""
+    key = hash3(hash3(seed, PRIORITY_STREAM, epoch), index, 0)
+    bits = _hash(np.full(1, key, np.uint64), np.arange(size)) >> np.uint64(40)
+    return bits.astype(np.float32) * _FLOAT32_OF_24_BITS
 
 
 def _hash(keys: npt.NDArray[np.uint64], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:

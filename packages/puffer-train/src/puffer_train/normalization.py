@@ -1,13 +1,12 @@
-"""Running scales of observations and returns.
+"""Running mean and standard deviation of observations.
 
-Statistics stay as they are from the first step of a rollout to the end of its update, and are brought up to date once
-after it: rollout and update see the same inputs.
+They stay as they are from the first step of a rollout to the end of its update, and are brought up to date once after
+it: rollout and update see the same inputs.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,6 @@ from torch import nn
 from puffer_train.distributed import Ranks
 
 _VARIANCE_FLOOR = 1e-8
-_MIN_SCALE = 1e-4
 _SEGMENTS_AT_ONCE = 256
 
 
@@ -41,6 +39,17 @@ class FloatLeaf:
         return self.size * self.dtype.itemsize
 
 
+def float_leaves(layout: Any) -> list[FloatLeaf]:
+    """Return the float vectors of a row that has this `puffer_spaces.Layout`; scalars count, images do not."""
+    leaves = []
+    for leaf in layout.leaves:
+        if leaf.is_discrete or leaf.dtype.kind != "f" or len(leaf.shape) > 1:
+            continue
+        start = leaf.offset if layout.is_mixed else leaf.offset // leaf.dtype.itemsize
+        leaves.append(FloatLeaf(start, leaf.size, getattr(torch, leaf.dtype.name)))
+    return leaves
+
+
 class ObservationNormalizer(nn.Module):
     """Gives float vectors mean 0 and standard deviation 1, and bounds them.
 
@@ -54,17 +63,30 @@ class ObservationNormalizer(nn.Module):
     mean: torch.Tensor
     variance: torch.Tensor
     count: torch.Tensor
-    inverse_std: torch.Tensor
+    clip: torch.Tensor
 
     def __init__(self, leaves: Sequence[FloatLeaf], clip: float = 10.0) -> None:
         super().__init__()
         self.leaves = tuple(leaves)
-        self.clip = clip
         size = sum(leaf.size for leaf in leaves)
         self.register_buffer("mean", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(size, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("clip", torch.tensor(clip, dtype=torch.float64))
+        self._bound = clip
         self._scales: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, torch.Tensor], layout: Any) -> ObservationNormalizer:
+        """Make the normaliser of a checkpoint, for observations of a `puffer_spaces.Layout`.
+
+        Args:
+            state: `normalizer` of the checkpoint's state.
+            layout: Layout of an observation row.
+        """
+        normalizer = cls(float_leaves(layout) if state["mean"].numel() else [])
+        normalizer.load_state_dict(state)
+        return normalizer
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         """Return normalised rows of the same dtype and shape (..., row size); the input stays as it is."""
@@ -72,10 +94,10 @@ class ObservationNormalizer(nn.Module):
             return observations
         if len(self.leaves) == 1 and not self._in_bytes(observations) and self.leaves[0].size == observations.shape[-1]:
             mean, inverse_std = self._scales[0]
-            return (observations - mean).mul_(inverse_std).clamp_(-self.clip, self.clip)
+            return (observations - mean).mul_(inverse_std).clamp_(-self._bound, self._bound)
         result = observations.clone(memory_format=torch.contiguous_format)
         for leaf, (mean, inverse_std) in zip(self.leaves, self._scales, strict=True):
-            self._view(result, leaf).sub_(mean).mul_(inverse_std).clamp_(-self.clip, self.clip)
+            self._view(result, leaf).sub_(mean).mul_(inverse_std).clamp_(-self._bound, self._bound)
         return result
 
     def update(self, observations: torch.Tensor, valid: torch.Tensor, ranks: Ranks | None = None) -> None:
@@ -114,6 +136,7 @@ class ObservationNormalizer(nn.Module):
 
     def _refresh(self) -> None:
         self._scales = []
+        self._bound = float(self.clip)
         if float(self.count) == 0.0:
             return
         mean, inverse_std = self.mean, (self.variance.clamp(min=0.0) + _VARIANCE_FLOOR).rsqrt()
@@ -143,64 +166,3 @@ class ObservationNormalizer(nn.Module):
     @staticmethod
     def _in_bytes(rows: torch.Tensor) -> bool:
         return rows.dtype == torch.uint8
-
-
-class ReturnScale:
-    """Root mean square of discounted returns, by which rewards are divided.
-
-    The return is that of the past, G = γ G + r, restarted with each episode: it needs no value estimate, so an error of
-    the values cannot feed back into their scale. The mean square, not the variance: constant returns have no variance.
-
-    Args:
-        num_agents: Rows whose returns run on from rollout to rollout.
-        device: Where the rollouts are.
-    """
-
-    def __init__(self, num_agents: int, device: torch.device | str = "cpu") -> None:
-        self.returns = torch.zeros(num_agents, device=device)
-        self.mean_square = 0.0
-        self.count = 0.0
-
-    @property
-    def scale(self) -> float:
-        """What a reward is divided by; 1 until a reward was seen."""
-        return max(math.sqrt(self.mean_square), _MIN_SCALE) if self.mean_square > 0.0 else 1.0
-
-    def update(
-        self, rewards: torch.Tensor, ended: torch.Tensor, valid: torch.Tensor, gamma: float, ranks: Ranks | None = None
-    ) -> None:
-        """Take the rewards of a rollout into the scale.
-
-        Args:
-            rewards: float32 (num_agents, num_steps), not scaled, 0 where not valid.
-            ended: bool (num_agents, num_steps), whether the episode ended with that reward.
-            valid: bool (num_agents, num_steps). Other steps do not count and restart the return.
-            gamma: Discount per step.
-            ranks: Processes whose rewards count together.
-        """
-        restart = (ended | ~valid).T.contiguous()
-        weights = valid.T.to(torch.float32).contiguous()
-        columns = rewards.T.contiguous()
-        squares = torch.zeros_like(self.returns, dtype=torch.float64)
-        for reward, weight, stop in zip(columns, weights, restart, strict=True):
-            self.returns.mul_(gamma).add_(reward)
-            squares += self.returns * self.returns * weight
-            self.returns.masked_fill_(stop, 0.0)
-        totals = torch.stack([squares.sum(), valid.sum().double()])
-        if ranks is not None:
-            ranks.sum_(totals)
-        total, count = totals.tolist()
-        if count:
-            self.count += count
-            self.mean_square += (total - count * self.mean_square) / self.count
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the scale and the returns of unfinished episodes."""
-        return {"returns": self.returns.clone(), "mean_square": self.mean_square, "count": self.count}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to a state that `state_dict` returned."""
-        if state["returns"].shape == self.returns.shape:
-            self.returns.copy_(state["returns"])
-        self.mean_square = float(state["mean_square"])
-        self.count = float(state["count"])

@@ -106,12 +106,13 @@ def check_puffer3(config: TrainConfig) -> None:
         raise ConfigError(f"horizon must be at least 2 with objective=puffer3; got {config.horizon}.")
 
 
-def check_sizes(config: TrainConfig) -> None:
+def check_sizes(config: TrainConfig, num_processes: int = 1) -> None:
     """Check that the sizes of a resolved config divide each other."""
     batch_size, minibatch_size = config.batch_size, config.minibatch_size
     assert batch_size is not None
     assert minibatch_size is not None
-    unit = config.unit_size * config.segment_blocks
+    blocks = config.segment_blocks * num_processes
+    unit = config.unit_size * blocks
     if minibatch_size > batch_size:
         raise ConfigError(
             f"batch_size must be at least minibatch_size; got batch_size={batch_size}, "
@@ -121,7 +122,7 @@ def check_sizes(config: TrainConfig) -> None:
         what = "horizon" if config.minibatch_unit == "segment" else "1"
         raise ConfigError(
             f"minibatch_size must be a multiple of {what} times segment_blocks; got minibatch_size={minibatch_size}, "
-            f"horizon={config.horizon}, segment_blocks={config.segment_blocks}. "
+            f"horizon={config.horizon}, segment_blocks={blocks}. "
             f"Use minibatch_size={max(1, round(minibatch_size / unit)) * unit}."
         )
     if batch_size % minibatch_size:
@@ -132,7 +133,7 @@ def check_sizes(config: TrainConfig) -> None:
     if batch_size % unit:
         raise ConfigError(
             f"batch_size must be a multiple of horizon times segment_blocks; got batch_size={batch_size}, "
-            f"horizon={config.horizon}, segment_blocks={config.segment_blocks}. Use fewer blocks."
+            f"horizon={config.horizon}, segment_blocks={blocks}. Use fewer blocks."
         )
     if config.microbatch_size is not None and config.microbatch_size % config.unit_size:
         raise ConfigError(

@@ -1,0 +1,78 @@
+"""What one receive brings."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from puffer_train.experience import Rows
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of agents that act next; tensors are on the policy's device.
+
+    Attributes:
+        ids: int64 (num_rows,), agents of the rows.
+        rows: The same as an index into arrays of all agents.
+        observations: (num_rows, ...); zero where no agent is.
+        masks: bool (num_rows,), whether an agent is there.
+        resets: bool (num_rows,), whether memory starts anew here.
+        action_mask: bool (num_rows, size) or None.
+    """
+
+    ids: npt.NDArray[np.int64]
+    rows: Rows
+    observations: torch.Tensor
+    masks: npt.NDArray[np.bool_]
+    resets: npt.NDArray[np.bool_]
+    action_mask: torch.Tensor | None
+
+    def copy(self) -> Batch:
+        """Return a batch that shares no memory with the vector environment."""
+        action_mask = None if self.action_mask is None else self.action_mask.clone()
+        return dataclasses.replace(
+            self,
+            ids=self.ids.copy(),
+            observations=self.observations.clone(),
+            masks=self.masks.copy(),
+            resets=self.resets.copy(),
+            action_mask=action_mask,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the batch as tensors."""
+        return {
+            "ids": torch.from_numpy(self.ids.copy()),
+            "observations": self.observations.clone(),
+            "masks": torch.from_numpy(self.masks.copy()),
+            "resets": torch.from_numpy(self.resets.copy()),
+            "action_mask": None if self.action_mask is None else self.action_mask.clone(),
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any], device: torch.device) -> Batch:
+        """Make a batch of what `state_dict` returned."""
+        ids = state["ids"].numpy().copy()
+        action_mask = state["action_mask"]
+        return cls(
+            ids=ids,
+            rows=as_rows(ids, device),
+            observations=state["observations"].to(device),
+            masks=state["masks"].numpy().copy(),
+            resets=state["resets"].numpy().copy(),
+            action_mask=None if action_mask is None else action_mask.to(device),
+        )
+
+
+def as_rows(ids: npt.NDArray[np.int64], device: torch.device) -> Rows:
+    """Return an index for agents: a slice where they follow each other, else a tensor."""
+    first, last = int(ids[0]), int(ids[-1])
+    if last - first + 1 == len(ids) and bool((ids[1:] > ids[:-1]).all()):
+        return slice(first, last + 1)
+    return torch.from_numpy(ids).to(device)

@@ -1,0 +1,145 @@
+"""Where the transitions of a rollout are kept.
+
+::
+
+    agent 0   | segment 0                 | segment 1                 |      each segment:
+    agent 1   | segment 2                 | segment 3                 |      horizon transitions,
+    ...       |<------- horizon --------->|<------- horizon --------->|      horizon + 1 values
+
+Slot t of a segment holds observation o_t, the action taken in it, and the reward and flags that this very action
+brought. The observation after the last slot is kept apart: it only bootstraps, and begins the agent's next segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+Rows = slice | torch.Tensor
+
+
+def torch_dtype(dtype: Any) -> torch.dtype:
+    """Return torch's name for a NumPy dtype.
+
+    Raises:
+        TypeError: If torch has none.
+    """
+    return torch.from_numpy(np.empty(0, dtype)).dtype
+
+
+class Experience:
+    """Preallocated segments of all agents, (num_segments, horizon, ...), with agent a in rows [a k, (a + 1) k).
+
+    Attributes:
+        observations: Own dtype (num_segments, horizon, *observation_shape), not normalised.
+        next_observations: Own dtype (num_segments, *observation_shape), those after the last slot.
+        actions: (num_segments, horizon, *action_shape).
+        log_probs: float32 (num_segments, horizon), of the actions when they were taken.
+        values: float32 (num_segments, horizon + 1).
+        rewards: float32 (num_segments, horizon), 0 where not valid.
+        final_values: float32 (num_segments, horizon), value of the observation that ended a truncated episode.
+        terminals: bool (num_segments, horizon).
+        truncations: bool (num_segments, horizon).
+        valid: bool (num_segments, horizon), whether the slot is a transition of an agent.
+        resets: bool (num_segments, horizon + 1), whether memory was zeroed before the slot. Column 0 is False: the
+            state at the start of the segment is stored as it was used.
+        states: The recurrent state before slot 0, tensors (num_segments, ...).
+        action_mask: bool (num_segments, horizon, size) or None.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_agents: int,
+        segments_per_agent: int,
+        horizon: int,
+        observation_shape: Sequence[int],
+        observation_dtype: torch.dtype,
+        action_shape: Sequence[int],
+        action_dtype: torch.dtype,
+        state: Sequence[torch.Tensor] = (),
+        action_mask_size: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.num_agents = num_agents
+        self.segments_per_agent = segments_per_agent
+        self.horizon = horizon
+        segments = num_agents * segments_per_agent
+        self.num_segments = segments
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        self.observations = zeros(segments, horizon, *observation_shape, dtype=observation_dtype)
+        self.next_observations = zeros(segments, *observation_shape, dtype=observation_dtype)
+        self.actions = zeros(segments, horizon, *action_shape, dtype=action_dtype)
+        self.log_probs = zeros(segments, horizon)
+        self.values = zeros(segments, horizon + 1)
+        self.rewards = zeros(segments, horizon)
+        self.final_values = zeros(segments, horizon)
+        self.terminals = zeros(segments, horizon, dtype=torch.bool)
+        self.truncations = zeros(segments, horizon, dtype=torch.bool)
+        self.valid = zeros(segments, horizon, dtype=torch.bool)
+        self.resets = zeros(segments, horizon + 1, dtype=torch.bool)
+        self.states = tuple(zeros(segments, *part.shape[1:], dtype=part.dtype) for part in state)
+        self.action_mask = zeros(segments, horizon, action_mask_size, dtype=torch.bool) if action_mask_size else None
+        slots = ["observations", "actions", "log_probs", "values", "rewards", "final_values"]
+        slots += ["terminals", "truncations", "valid", "resets"]
+        self._by_agent = {name: self._view_by_agent(getattr(self, name)) for name in slots}
+        if self.action_mask is not None:
+            self._by_agent["action_mask"] = self._view_by_agent(self.action_mask)
+        self._next_observations = self._view_by_agent(self.next_observations)
+        self._states = tuple(self._view_by_agent(part) for part in self.states)
+
+    @property
+    def num_slots(self) -> int:
+        """Transitions of one agent: segments per agent times horizon."""
+        return self.segments_per_agent * self.horizon
+
+    def write(self, name: str, rows: Rows, slot: int, value: torch.Tensor | float | bool) -> None:
+        """Write one value per row into `slot` of [0, num_slots)."""
+        segment, t = divmod(slot, self.horizon)
+        self._by_agent[name][rows, segment, t] = value
+
+    def read(self, name: str, rows: Rows, slot: int) -> torch.Tensor:
+        """Return what `slot` holds for each row."""
+        segment, t = divmod(slot, self.horizon)
+        return self._by_agent[name][rows, segment, t]
+
+    def write_start(self, rows: Rows, slot: int, state: Sequence[torch.Tensor]) -> None:
+        """Write the recurrent state before `slot`, the first of a segment."""
+        for stored, part in zip(self._states, state, strict=True):
+            stored[rows, slot // self.horizon] = part
+
+    def read_start(self, rows: Rows, slot: int) -> tuple[torch.Tensor, ...]:
+        """Return the recurrent state before `slot`, the first of a segment."""
+        return tuple(stored[rows, slot // self.horizon] for stored in self._states)
+
+    def write_end(self, rows: Rows, slot: int, observations: torch.Tensor, resets: torch.Tensor) -> None:
+        """Write what follows the segment that ends just before `slot`: an observation, and whether memory is reset."""
+        segment = slot // self.horizon - 1
+        self._next_observations[rows, segment] = observations
+        self._by_agent["resets"][rows, segment, self.horizon] = resets
+
+    def write_end_values(self, rows: Rows, slot: int, values: torch.Tensor) -> None:
+        """Write the bootstrap values of the segment that ends just before `slot`."""
+        self._by_agent["values"][rows, slot // self.horizon - 1, self.horizon] = values
+
+    def last_observations(self, rows: Rows) -> torch.Tensor:
+        """Return the observations with which each row's next segment begins."""
+        return self._next_observations[rows, self.segments_per_agent - 1]
+
+    def last_resets(self, rows: Rows) -> torch.Tensor:
+        """Return whether memory was reset before `last_observations`."""
+        return self._by_agent["resets"][rows, self.segments_per_agent - 1, self.horizon]
+
+    def agent_steps(self, name: str) -> torch.Tensor:
+        """Return a per-slot array as (num_agents, num_slots), without the extra column of values and resets."""
+        by_agent = self._by_agent[name][:, :, : self.horizon]
+        return by_agent.reshape(self.num_agents, self.num_slots, *by_agent.shape[3:])
+
+    def _view_by_agent(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.view(self.num_agents, self.segments_per_agent, *tensor.shape[1:])

@@ -1,0 +1,360 @@
+"""Collecting experience: receive, let the policy act, send, until every segment is full.
+
+A batch may be all agents (synchronous) or a part of them while the others run (asynchronous). Each agent has a slot in
+which it acts next. When all slots are full, the batch just received waits for the updated policy. In asynchronous mode
+the other agents cannot wait: they act once more, and that step, which the old policy took, is carried over and begins
+their next segment. An agent that comes back before the slowest one has filled its segments drops its carried step for a
+newer one.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from puffer_spaces.seeding import hash2
+from puffer_train.batch import Batch, as_rows
+from puffer_train.experience import Experience, Rows
+from puffer_train.finite import RowPlaces, check_outputs, check_rewards
+from puffer_train.interval import Interval
+from puffer_train.noise import fill_uniform
+
+Select = slice | torch.Tensor
+_CARRIED = ("observations", "actions", "log_probs", "values", "valid", "resets")
+
+
+class Rollout:
+    """Fills an `Experience` from a vector environment.
+
+    Args:
+        vec: The vector environment.
+        policy: Adapted policy: `forward_eval`, `action_head`, `initial_state`.
+        normalize: Applied to observations on their way to the policy.
+        experience: Filled by `collect`.
+        interval: Gets infos, episode records and times.
+        seed: Seed of environments and action noise.
+        first_row: Number of this process's first agent among those of all processes.
+        autocast: Makes the context in which the policy runs.
+    """
+
+    def __init__(
+        self,
+        vec: Any,
+        policy: Any,
+        normalize: Callable[[torch.Tensor], torch.Tensor],
+        experience: Experience,
+        interval: Interval,
+        *,
+        seed: int,
+        first_row: int,
+        autocast: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self.vec = vec
+        self.policy = policy
+        self.normalize = normalize
+        self.experience = experience
+        self.metrics, self.seconds = interval.metrics, interval.seconds
+        self.seed = seed
+        self.first_row = first_row
+        self.autocast = autocast
+        self.device = experience.values.device
+        self.num_agent_steps = 0
+        num_agents = experience.num_agents
+        self._carry = self._make_carry()
+        self._state: tuple[torch.Tensor, ...] = tuple(policy.initial_state(num_agents, self.device))
+        self._slots = np.zeros(num_agents, np.int64)
+        self._num_steps = np.zeros(num_agents, np.int64)
+        self._acted = np.zeros(num_agents, np.bool_)
+        self._held: Batch | None = None
+        self.is_started = False
+        self._noise = np.zeros((num_agents, policy.action_head.num_noise), np.float32)
+        self._reset_seed = seed
+        self._has_told_no_final_observations = False
+        num_worlds = getattr(vec, "num_envs", None) or num_agents
+        self._agents_per_world = num_agents // num_worlds if num_agents % num_worlds == 0 else 1
+
+    def _make_carry(self) -> Experience:
+        like = self.experience
+        return Experience(
+            num_agents=like.num_agents,
+            segments_per_agent=1,
+            horizon=1,
+            observation_shape=like.observations.shape[2:],
+            observation_dtype=like.observations.dtype,
+            action_shape=like.actions.shape[2:],
+            action_dtype=like.actions.dtype,
+            state=like.states,
+            action_mask_size=0 if like.action_mask is None else like.action_mask.shape[2],
+            device=self.device,
+        )
+
+    @torch.inference_mode()
+    def collect(self) -> None:
+        """Fill all segments.
+
+        Raises:
+            NonFiniteError: If a reward, an observation or an output of the policy is not finite.
+        """
+        self._begin()
+        num_slots = self.experience.num_slots
+        while True:
+            batch = self._receive()
+            if self._slots.min() >= num_slots:
+                self._hold(batch)
+                break
+            self._act(batch)
+        started = time.perf_counter()
+        self.metrics.add_episodes(self.vec.episodes())
+        self.seconds["env"] += time.perf_counter() - started
+
+    def _begin(self) -> None:
+        self.num_agent_steps = 0
+        if not self.is_started:
+            self.vec.async_reset(seed=self._reset_seed)
+            self.is_started = True
+            return
+        held = self._held
+        self._slots[:] = 1
+        if held is not None:
+            self._slots[held.ids] = 0
+        ahead = np.flatnonzero(self._slots)
+        if len(ahead):
+            self._take_over(torch.from_numpy(ahead).to(self.device))
+            self.num_agent_steps += int(self._acted[ahead].sum())
+        if held is not None:
+            self._held = None
+            self._act(held)
+
+    def _take_over(self, rows: torch.Tensor) -> None:
+        """Copy carried steps into slot 0."""
+        self.experience.write_start(rows, 0, self._carry.read_start(rows, 0))
+        for name in self._carried_names():
+            self.experience.write(name, rows, 0, self._carry.read(name, rows, 0))
+
+    def _receive(self) -> Batch:
+        started = time.perf_counter()
+        observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vec.recv()
+        received = time.perf_counter()
+        ids = np.asarray(agent_ids, np.int64)
+        rows = as_rows(ids, self.device)
+        if infos:
+            self.metrics.add_infos(infos)
+        acted = self._acted[ids]
+        check_rewards(rewards, acted, self._places(ids))
+        ended = (terminals | truncations) & acted
+        self._write_outcome(ids, rows, acted, rewards, terminals, truncations)
+        if self.vec.invalid.any():  # an environment was replaced: what led here never happened
+            self._invalidate(ids, self.vec.invalid & acted)
+        resets = ended | ~masks | ~acted
+        if self._state and resets.any():
+            reset_rows = torch.from_numpy(ids[resets]).to(self.device)
+            for part in self._state:
+                part.index_fill_(0, reset_rows, 0)
+        tensor = torch.from_numpy(observations).to(self.device)
+        action_mask = None if self.experience.action_mask is None else self._tensor(self.vec.action_mask)
+        if not masks.all():
+            absent = torch.from_numpy(~masks).to(self.device)
+            tensor = tensor.clone()
+            tensor[absent] = 0
+            if action_mask is not None:  # a row without any legal action would have no distribution
+                action_mask = action_mask | absent[:, None]
+        self.seconds["env"] += received - started
+        self.seconds["copy"] += time.perf_counter() - received
+        return Batch(ids, rows, tensor, masks, resets, action_mask)
+
+    def _write_outcome(
+        self,
+        ids: npt.NDArray[np.int64],
+        rows: Rows,
+        acted: npt.NDArray[np.bool_],
+        rewards: npt.NDArray[np.float32],
+        terminals: npt.NDArray[np.bool_],
+        truncations: npt.NDArray[np.bool_],
+    ) -> None:
+        """Store what the last action of each row brought."""
+        experience = self.experience
+        slots = self._slots[ids]
+        if not acted.all():  # padding may hold anything
+            rewards = np.where(acted, rewards, np.float32(0.0))
+            terminals = terminals & acted
+            truncations = truncations & acted
+        written = (slots > 0) & (slots <= experience.num_slots)
+        cut = np.flatnonzero(truncations & ~terminals & written)
+        reward_tensor = self._tensor(rewards)
+        terminal_tensor, truncation_tensor = self._tensor(terminals), self._tensor(truncations)
+        for slot, select, part in self._by_slot(slots, rows, ids):
+            if 0 < slot <= experience.num_slots:
+                experience.write("rewards", part, slot - 1, reward_tensor[select])
+                experience.write("terminals", part, slot - 1, terminal_tensor[select])
+                experience.write("truncations", part, slot - 1, truncation_tensor[select])
+        if not len(cut):
+            return
+        if self.vec.has_final_observations:
+            final_values = self._final_values(ids[cut], self.vec.final_observations[cut])
+            for slot, select, part in self._by_slot(slots[cut], as_rows(ids[cut], self.device), ids[cut]):
+                experience.write("final_values", part, slot - 1, final_values[select])
+        else:
+            self._invalidate(ids, truncations & ~terminals)
+            self._tell_no_final_observations()
+
+    def _invalidate(self, ids: npt.NDArray[np.int64], which: npt.NDArray[np.bool_]) -> None:
+        """Leave the transitions that led to some rows of a batch out of the update."""
+        for row in ids[which].tolist():
+            if 0 < self._slots[row] <= self.experience.num_slots:
+                self.experience.write("valid", slice(row, row + 1), int(self._slots[row]) - 1, False)
+
+    def _final_values(self, ids: npt.NDArray[np.int64], observations: npt.NDArray[Any]) -> torch.Tensor:
+        """Return the values of observations in which episodes were cut, with the memory from before its reset."""
+        rows = torch.from_numpy(ids).to(self.device)
+        state = tuple(part[rows] for part in self._state)
+        tensor = self._tensor(np.ascontiguousarray(observations))
+        with self.autocast():
+            _, outputs, _ = self.policy.forward_eval(self.normalize(tensor), state)
+        values: torch.Tensor = outputs.float().reshape(-1)
+        check_outputs(tensor, values, None, self._places(ids))
+        return values
+
+    def _hold(self, batch: Batch) -> None:
+        """Keep a batch for the updated policy; its values bootstrap the segments that just ended."""
+        _, values, _ = self._forward(batch)
+        check_outputs(batch.observations, values, None, self._places(batch.ids))
+        resets = self._tensor(batch.resets)
+        for slot, select, part in self._by_slot(self._slots[batch.ids], batch.rows, batch.ids):
+            if slot == self.experience.num_slots:
+                self.experience.write_end(part, slot, batch.observations[select], resets[select])
+                self.experience.write_end_values(part, slot, values[select])
+        self._held = batch.copy()
+
+    def _act(self, batch: Batch) -> None:
+        """Choose and send actions for a batch, and store the step."""
+        started = time.perf_counter()
+        parameters, values, new_state = self._forward(batch)
+        head = self.policy.action_head
+        noise = self._noise[: len(batch.ids)]
+        fill_uniform(noise, self.seed, self._num_steps[batch.ids], batch.ids + self.first_row)
+        check_outputs(batch.observations, values, parameters, self._places(batch.ids))
+        actions, log_probs = head.sample_with_log_prob(parameters, self._tensor(noise), batch.action_mask)
+        chosen = time.perf_counter()
+        self._store(batch, actions, values, log_probs)
+        self._set_state(batch.rows, new_state)
+        self._acted[batch.ids] = batch.masks
+        self._num_steps[batch.ids] += 1
+        stored = time.perf_counter()
+        self.vec.send(head.env_actions(actions).cpu().numpy())
+        self.seconds["policy"] += chosen - started
+        self.seconds["copy"] += stored - chosen
+        self.seconds["env"] += time.perf_counter() - stored
+
+    def _forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, Sequence[torch.Tensor]]:
+        state = tuple(part[batch.rows] for part in self._state)
+        with self.autocast():
+            parameters, values, new_state = self.policy.forward_eval(self.normalize(batch.observations), state)
+        return parameters.float(), values.float().reshape(-1), new_state
+
+    def _store(self, batch: Batch, actions: torch.Tensor, values: torch.Tensor, log_probs: torch.Tensor) -> None:
+        masks, resets = self._tensor(batch.masks), self._tensor(batch.resets)
+        slots = self._slots[batch.ids]
+        num_slots = self.experience.num_slots
+        for slot, select, part in self._by_slot(slots, batch.rows, batch.ids):
+            observations = batch.observations[select]
+            if slot and slot <= num_slots and slot % self.experience.horizon == 0:
+                self.experience.write_end(part, slot, observations, resets[select])
+                self.experience.write_end_values(part, slot, values[select])
+            target, at = (self.experience, slot) if slot < num_slots else (self._carry, 0)
+            is_start = at % target.horizon == 0
+            if is_start and self._state:
+                target.write_start(part, at, tuple(state[part] for state in self._state))
+            target.write("observations", part, at, observations)
+            target.write("actions", part, at, actions[select])
+            target.write("values", part, at, values[select])
+            target.write("log_probs", part, at, log_probs[select])
+            target.write("valid", part, at, masks[select])
+            target.write("resets", part, at, False if is_start else resets[select])
+            if batch.action_mask is not None:
+                target.write("action_mask", part, at, batch.action_mask[select])
+        self.num_agent_steps += int(np.count_nonzero(batch.masks & (slots < num_slots)))
+        self._slots[batch.ids] = np.minimum(slots, num_slots) + 1
+
+    def _set_state(self, rows: Rows, new_state: Sequence[torch.Tensor]) -> None:
+        if isinstance(rows, slice) and rows == slice(0, self.experience.num_agents):
+            self._state = tuple(part.to(old.dtype) for part, old in zip(new_state, self._state, strict=True))
+            return
+        for part, new in zip(self._state, new_state, strict=True):
+            part[rows] = new.to(part.dtype)
+
+    def _by_slot(
+        self, slots: npt.NDArray[np.int64], rows: Rows, ids: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[int, Select, Rows]]:
+        """Yield (slot, rows of the batch, the same rows among all agents); almost always all rows are at one slot."""
+        first = int(slots[0])
+        if (slots == first).all():
+            yield first, slice(None), rows
+            return
+        for slot in np.unique(slots).tolist():
+            select = np.flatnonzero(slots == slot)
+            index = torch.from_numpy(select).to(self.device)
+            yield slot, index, torch.from_numpy(ids[select]).to(self.device)
+
+    def _carried_names(self) -> tuple[str, ...]:
+        return _CARRIED if self._carry.action_mask is None else (*_CARRIED, "action_mask")
+
+    def _tensor(self, array: npt.NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def _places(self, ids: npt.NDArray[np.int64]) -> RowPlaces:
+        return RowPlaces(ids + self.first_row, self._num_steps[ids], self._agents_per_world)
+
+    def _tell_no_final_observations(self) -> None:
+        if not self._has_told_no_final_observations:
+            self._has_told_no_final_observations = True
+            warnings.warn(
+                "an episode was truncated in an environment without final observations: the value of its end is "
+                "unknown, and such steps are left out of updates. Fill final_observations and set "
+                "has_final_observations = True to use them.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the next `collect` depends on, except policy, environments and metrics."""
+        carry = {name: getattr(self._carry, name).clone() for name in self._carried_names()}
+        return {
+            "is_started": self.is_started,
+            "num_steps": torch.from_numpy(self._num_steps.copy()),
+            "acted": torch.from_numpy(self._acted.copy()),
+            "state": [part.clone() for part in self._state],
+            "carry": {**carry, "states": [part.clone() for part in self._carry.states]},
+            "held": None if self._held is None else self._held.state_dict(),
+        }
+
+    def fits(self, state: dict[str, Any]) -> bool:
+        """Return whether a state is of as many agents."""
+        return len(state["num_steps"]) == len(self._num_steps)
+
+    def start_anew(self, epoch: int) -> None:
+        """Begin the next rollout with new episodes, other than those that the run began with."""
+        self._reset_seed = hash2(self.seed, epoch) >> 1 if epoch else self.seed
+        self._num_steps[:] = 0
+        self.is_started = False
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to a state that `state_dict` returned, for the same numbers of agents and the same spaces."""
+        self.is_started = bool(state["is_started"])
+        self._num_steps[:] = state["num_steps"].numpy()
+        self._acted[:] = state["acted"].numpy()
+        self._state = tuple(part.to(self.device).clone() for part in state["state"])
+        for name, value in state["carry"].items():
+            if name == "states":
+                for own, saved in zip(self._carry.states, value, strict=True):
+                    own.copy_(saved)
+            else:
+                getattr(self._carry, name).copy_(value)
+        held = state["held"]
+        self._held = None if held is None else Batch.from_state_dict(held, self.device)

@@ -1,0 +1,292 @@
+"""One update of the policy from one rollout: advantages, minibatches, losses, optimizer steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from puffer_train.advantages import estimate_advantages, masked_moments, normalize_advantages
+from puffer_train.config import TrainConfig
+from puffer_train.distributed import Ranks
+from puffer_train.experience import Experience
+from puffer_train.finite import NonFiniteError
+from puffer_train.losses import STATISTIC_NAMES, Loss, explained_variance, ppo_loss
+from puffer_train.noise import permutation
+from puffer_train.optim import Optimizer
+
+
+@dataclass
+class Learner:
+    """What an update needs beside the experience.
+
+    Attributes:
+        policy: Adapted policy: `forward_sequence`, `action_head`.
+        parameters: Those that the optimizer updates.
+        optimizer: Takes the steps.
+        normalize: Applied to observations on their way to the policy.
+        autocast: Makes the context in which the policy runs.
+        ranks: The processes that update together.
+        forward: `policy.forward_sequence`, compiled where asked for.
+    """
+
+    policy: Any
+    parameters: Sequence[torch.nn.Parameter]
+    optimizer: Optimizer
+    normalize: Callable[[torch.Tensor], torch.Tensor]
+    autocast: Callable[[], AbstractContextManager[Any]]
+    ranks: Ranks
+    forward: Callable[..., tuple[torch.Tensor, torch.Tensor]]
+
+
+class Units:
+    """The experience cut into what is shuffled: segments or single transitions, as (num_units, unit length, ...).
+
+    Args:
+        experience: A full experience.
+        unit: `segment` or `transition`.
+    """
+
+    def __init__(self, experience: Experience, unit: str) -> None:
+        self.length = experience.horizon if unit == "segment" else 1
+        self.num_units = experience.num_segments * experience.horizon // self.length
+        self.observations = self.cut(experience.observations)
+        self.actions = self.cut(experience.actions)
+        self.log_probs = self.cut(experience.log_probs)
+        self.values = self.cut(experience.values[:, :-1])
+        self.valid = self.cut(experience.valid)
+        self.resets = self.cut(experience.resets[:, :-1])
+        self.action_mask = None if experience.action_mask is None else self.cut(experience.action_mask)
+        self.states = experience.states if unit == "segment" else ()
+
+    def cut(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a per-slot tensor (num_segments, horizon, ...) as rows of units."""
+        return tensor.reshape(self.num_units, self.length, *tensor.shape[2:])
+
+
+class Update:
+    """Clipped PPO over the passes of one update. Made anew for each update.
+
+    Args:
+        learner: Policy, optimizer and the like.
+        experience: Filled by a rollout.
+        config: Resolved.
+        rewards: float32 (num_segments, horizon), as they are learned from: clipped and scaled.
+        ent_coef: Weight of the entropy in this update.
+        progress: Part of the run that was done before this update.
+        epoch: Number of this update, from 0; with the seed it fixes the order of minibatches.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        experience: Experience,
+        config: TrainConfig,
+        *,
+        rewards: torch.Tensor,
+        ent_coef: float,
+        progress: float,
+        epoch: int,
+    ) -> None:
+        self.learner = learner
+        self.experience = experience
+        self.config = config
+        self.rewards = rewards
+        self.ent_coef = ent_coef
+        self.progress = progress
+        self.epoch = epoch
+        self.units = Units(experience, config.minibatch_unit)
+        assert config.batch_size is not None
+        assert config.minibatch_size is not None
+        self.units_per_minibatch = config.minibatch_size // (config.unit_size * learner.ranks.world_size)
+        self.minibatches_per_pass = self.units.num_units // self.units_per_minibatch
+        microbatch_size = config.microbatch_size or config.minibatch_size
+        self.units_per_microbatch = max(1, microbatch_size // config.unit_size)
+        device = experience.values.device
+        self.advantages = torch.empty_like(experience.rewards)
+        self.targets = torch.empty_like(experience.rewards)
+        self._old_values = self.units.values
+        self._order: torch.Tensor | None = None
+        self._statistics = torch.zeros(len(STATISTIC_NAMES), device=device)
+        self._gradient_norm = torch.zeros((), device=device)
+        self._num_steps = 0
+
+    def run(self) -> dict[str, float]:
+        """Run all passes and return means of what happened, by name.
+
+        Raises:
+            NonFiniteError: If a loss or gradient was not finite.
+        """
+        num_minibatches = max(1, int(self.config.update_epochs * self.minibatches_per_pass + 1e-9))
+        variance = torch.zeros(())
+        for index in range(num_minibatches):
+            pass_index, minibatch = divmod(index, self.minibatches_per_pass)
+            if minibatch == 0:
+                self._begin_pass(pass_index)
+                if pass_index == 0:
+                    values = self.experience.values[:, :-1]
+                    variance = explained_variance(self.targets, values, self.experience.valid)
+            if not self._step(minibatch):
+                break
+        return self._report(variance)
+
+    def _begin_pass(self, pass_index: int) -> None:
+        """Bring the advantages up to date, normalise them, and draw the order of the units."""
+        if pass_index == 0:
+            self._estimate(self.experience.values, None)
+        elif self.config.recompute_advantages == "epoch":
+            self._estimate(*self._current_values_and_ratios())
+        self._order = self._draw_order(pass_index)
+        advantages, valid = self.units.cut(self.advantages), self.units.valid
+        if self._order is not None:
+            advantages, valid = advantages[self._order], valid[self._order]
+        groups = self.minibatches_per_pass
+        advantages, valid = advantages.reshape(groups, -1), valid.reshape(groups, -1)
+        moments = self.learner.ranks.sum_(masked_moments(advantages, valid))
+        counts = moments[:, 0].clamp(min=1.0)
+        weights = (valid / counts[:, None]).float()
+        if self.config.normalize_advantages == "batch":
+            moments = moments.sum(0, keepdim=True).expand(groups, 3)
+        if self.config.normalize_advantages != "none":
+            advantages = normalize_advantages(advantages, moments)
+        # From here on both are in the order of the minibatches.
+        self._ordered_advantages = advantages.reshape(self.units.num_units, self.units.length)
+        self._ordered_weights = weights.reshape(self.units.num_units, self.units.length)
+
+    def _estimate(self, values: torch.Tensor, ratios: torch.Tensor | None) -> None:
+        experience, config = self.experience, self.config
+        estimate_advantages(
+            self.rewards,
+            values,
+            experience.final_values,
+            experience.terminals,
+            experience.truncations,
+            experience.valid,
+            gamma=config.gamma,
+            gae_lambda=config.gae_lambda,
+            ratios=ratios,
+            rho_clip=config.rho_clip,
+            trace_clip=config.trace_clip,
+            advantages=self.advantages,
+            targets=self.targets,
+        )
+
+    @torch.no_grad()
+    def _current_values_and_ratios(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return values of all observations and ratios of all actions under the policy as it is now."""
+        experience = self.experience
+        values, ratios = torch.empty_like(experience.values), torch.empty_like(experience.log_probs)
+        assert self.config.minibatch_size is not None
+        at_once = max(1, (self.config.microbatch_size or self.config.minibatch_size) // experience.horizon)
+        for first in range(0, experience.num_segments, at_once):
+            part = slice(first, first + at_once)
+            observations = torch.cat([experience.observations[part], experience.next_observations[part, None]], dim=1)
+            state = tuple(stored[part] for stored in experience.states)
+            parameters, part_values = self._forward(observations, state, experience.resets[part])
+            parameters = parameters.view(*part_values.shape, -1)[:, :-1].flatten(0, 1)
+            mask = None if experience.action_mask is None else experience.action_mask[part].flatten(0, 1)
+            actions = experience.actions[part].flatten(0, 1)
+            log_probs = self.learner.policy.action_head.log_prob(parameters, actions, mask)
+            values[part] = part_values
+            ratios[part] = (log_probs.view(-1, experience.horizon) - experience.log_probs[part]).exp()
+        return values, ratios
+
+    def _draw_order(self, pass_index: int) -> torch.Tensor | None:
+        """Return the units in the order of their minibatches; None where one minibatch takes all as they are."""
+        if self.minibatches_per_pass == 1:
+            return None
+        blocks = self.config.segment_blocks
+        ranks = self.learner.ranks
+        size = self.units.num_units // blocks
+        orders = [
+            torch.from_numpy(permutation(self.config.seed, self.epoch, pass_index, ranks.rank + block, size))
+            + block * size
+            for block in range(blocks)
+        ]
+        # Each minibatch takes its share of every block.
+        shares = [order.view(self.minibatches_per_pass, -1) for order in orders]
+        return torch.cat(shares, dim=1).flatten().to(self.rewards.device)
+
+    def _step(self, minibatch: int) -> bool:
+        """Take one optimizer step. Return False, without the step, if the policy is too far from the rollout's."""
+        statistics = torch.zeros_like(self._statistics)
+        first = minibatch * self.units_per_minibatch
+        for start in range(first, first + self.units_per_minibatch, self.units_per_microbatch):
+            stop = min(start + self.units_per_microbatch, first + self.units_per_minibatch)
+            loss = self._loss(slice(start, stop))
+            loss.total.backward()
+            statistics += loss.statistics
+        learner = self.learner
+        if (
+            self.config.target_kl is not None
+            and self.config.target_kl < learner.ranks.sum_(statistics.clone())[4].item()
+        ):
+            learner.optimizer.zero_grad()
+            return False
+        learner.ranks.sum_gradients_(learner.parameters)
+        norm = torch.nn.utils.clip_grad_norm_(learner.parameters, self.config.max_grad_norm)
+        learner.optimizer.step()
+        learner.optimizer.zero_grad()
+        self._statistics += statistics
+        self._gradient_norm += norm
+        self._num_steps += 1
+        return True
+
+    def _loss(self, part: slice) -> Loss:
+        """Return the loss of a part of the ordered units."""
+        units = self.units
+        if self._order is None:
+            index: slice | torch.Tensor = part
+        else:
+            index = self._order[part]
+
+        def take(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor[index] if isinstance(index, slice) else tensor.index_select(0, index)
+
+        state = tuple(take(stored) for stored in units.states)
+        parameters, values = self._forward(take(units.observations), state, take(units.resets))
+        actions = take(units.actions).flatten(0, 1)
+        mask = None if units.action_mask is None else take(units.action_mask).flatten(0, 1)
+        log_probs, entropies = self.learner.policy.action_head.log_prob_and_entropy(parameters, actions, mask)
+        return ppo_loss(
+            log_probs,
+            entropies,
+            values.flatten(),
+            old_log_probs=take(units.log_probs).flatten(),
+            old_values=take(self._old_values).flatten(),
+            advantages=self._ordered_advantages[part].flatten(),
+            targets=take(units.cut(self.targets)).flatten(),
+            weights=self._ordered_weights[part].flatten(),
+            clip_coef=self.config.clip_coef,
+            vf_coef=self.config.vf_coef,
+            vf_clip_coef=self.config.vf_clip_coef,
+            ent_coef=self.ent_coef,
+        )
+
+    def _forward(
+        self, observations: torch.Tensor, state: Sequence[torch.Tensor], resets: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (action parameters (num_units * length, P), values (num_units, length)) in float32."""
+        with self.learner.autocast():
+            parameters, values = self.learner.forward(self.learner.normalize(observations), tuple(state), resets)
+        return parameters.float(), values.float().view(observations.shape[:2])
+
+    def _report(self, variance: torch.Tensor) -> dict[str, float]:
+        num_steps = max(self._num_steps, 1)
+        sums = self.learner.ranks.sum_(self._statistics) / num_steps
+        numbers = torch.cat(
+            [sums, (self._gradient_norm / num_steps).view(1), variance.view(1).to(sums.device)]
+        ).tolist()
+        report = dict(zip((*STATISTIC_NAMES, "grad_norm", "explained_variance"), numbers, strict=True))
+        report["num_minibatches"] = float(self._num_steps)
+        for name, value in report.items():
+            if not math.isfinite(value) and name != "explained_variance":
+                raise NonFiniteError(
+                    f"losses and gradients must be finite; got {name}={value} in update {self.epoch + 1}. "
+                    "The update diverged: lower learning_rate or max_grad_norm, and resume from an earlier checkpoint."
+                )
+        return report
