@@ -4,6 +4,7 @@ from importlib.metadata import version as _version
 
 from puffer_spaces.adapt import Adapter, adapters, as_puffer_env
 from puffer_spaces.buffers import Buffers
+from puffer_spaces.checks import Finding, check_env
 from puffer_spaces.coercion import as_flag, as_reward
 from puffer_spaces.env import PufferEnv
 from puffer_spaces.episodes import Episodes, episode_dtype
@@ -26,6 +27,7 @@ __all__ = [
     "CheckError",
     "EnvSpec",
     "Episodes",
+    "Finding",
     "Layout",
     "Leaf",
     "MissingAdapter",
@@ -42,6 +44,7 @@ __all__ = [
     "as_gymnasium_space",
     "as_puffer_env",
     "as_reward",
+    "check_env",
     "env_ids",
     "episode_dtype",
     "hash2",

@@ -55,7 +55,8 @@ def reset_env(
     """Reset an env with what its `reset` takes.
 
     An env whose `reset` does not take `first_world` gets `seed=world_seed(seed, first_world)`. With `seed=None`
-    nothing is passed where the argument has a default, so that the env continues its sequence.
+    nothing is passed where the argument has a default, so that the env continues its sequence. Rewards and flags are
+    zeroed first.
 
     Args:
         env: The env.
@@ -93,6 +94,9 @@ def reset_env(
                 "Add options=None to its arguments."
             )
         arguments["options"] = options
+    env.rewards.fill(0)
+    env.terminals.fill(False)
+    env.truncations.fill(False)
     result = env.reset(**arguments)
     infos = result[1] if isinstance(result, tuple) and len(result) == 2 else None
     return env.observations, list_of_infos(infos)
