@@ -1,12 +1,14 @@
 """One call for any environment."""
 
+import pickle
 import subprocess
 import sys
 
 import gymnasium
 import pytest
+from gymnasium.wrappers import FlattenObservation
 
-from puffer_emulate import GymnasiumPufferEnv, emulate
+from puffer_emulate import GymnasiumPufferEnv, creator_of, emulate
 from puffer_spaces import check_env
 
 
@@ -56,3 +58,33 @@ def test_importing_the_package_brings_neither_torch_nor_a_suite():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("env", [cartpole, lambda: cartpole(max_episode_steps=9), cartpole(max_episode_steps=9)])
+def test_a_creator_makes_any_number_of_worlds(env):
+    creator = creator_of(env)
+
+    assert creator(num_envs=3).num_envs == 3
+    assert creator().env is not creator().env
+    if env is not cartpole:
+        assert creator().env.spec.max_episode_steps == 9
+
+
+def test_a_recipe_can_be_sent_to_another_process():
+    sent = pickle.loads(pickle.dumps(creator_of(FlattenObservation(cartpole()))))
+
+    assert isinstance(sent(2).env, FlattenObservation)
+    assert sent.__name__ == "CartPole-v1"
+
+
+def test_a_wrapper_that_does_not_record_its_arguments_cannot_be_made_again():
+    class Silent(gymnasium.Wrapper):
+        pass
+
+    with pytest.raises(ValueError, match=r"CartPole-v1 must be made again from its spec, but: .*Silent"):
+        emulate(Silent(cartpole()), 2)
+
+
+def test_what_is_no_environment_is_no_recipe():
+    with pytest.raises(TypeError, match="must be a Gymnasium environment or what makes one"):
+        creator_of(3)

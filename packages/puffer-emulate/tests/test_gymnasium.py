@@ -369,7 +369,7 @@ def test_an_object_is_made_again_from_its_spec():
 
 
 def test_an_object_without_a_spec_cannot_be_more_than_one_world():
-    with pytest.raises(ValueError, match="must have a spec to be more than one world; Counter has none"):
+    with pytest.raises(ValueError, match="must have a spec to be made again; Counter has none"):
         emulate(Counter(), 2)
 
     assert emulate(Counter()).num_envs == 1

@@ -2,10 +2,10 @@
 
 import importlib.metadata
 
-from puffer_emulate.emulate import emulate
+from puffer_emulate.emulate import creator_of, emulate
 from puffer_emulate.gymnasium import GymnasiumPufferEnv
 from puffer_emulate.registration import env_specs
 
 __version__ = importlib.metadata.version("puffer-emulate")
 
-__all__ = ["GymnasiumPufferEnv", "emulate", "env_specs"]
+__all__ = ["GymnasiumPufferEnv", "creator_of", "emulate", "env_specs"]

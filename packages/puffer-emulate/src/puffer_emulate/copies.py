@@ -15,7 +15,7 @@ def make_envs(
     env_args: Sequence[Any],
     env_kwargs: Mapping[str, Any],
     num_envs: int,
-    make_again: Callable[[Any], Any],
+    make_recipe: Callable[[Any], Callable[[], Any]],
 ) -> list[Any]:
     """Make `num_envs` environments from an object or from what makes one.
 
@@ -25,7 +25,7 @@ def make_envs(
         env_args: Positional arguments of the creator.
         env_kwargs: Keyword arguments of the creator.
         num_envs: How many.
-        make_again: Makes another env like an object.
+        make_recipe: Takes an object and returns what makes others like it.
 
     Raises:
         TypeError: Neither or both are given, or arguments for an object.
@@ -45,13 +45,16 @@ def make_envs(
             "Pass env_creator."
         )
     envs = [env] if creator is None else []
+    num_given = len(envs)
+    if creator is None and num_envs > 1:
+        creator = make_recipe(env)
     try:
-        while len(envs) < num_envs:
-            envs.append(make_again(env) if creator is None else creator(*env_args, **env_kwargs))
+        while creator is not None and len(envs) < num_envs:
+            envs.append(creator(*env_args, **env_kwargs))
         _check_distinct(envs)
     except BaseException:
         # An env that was given stays its owner's to close.
-        for made in envs[1 if creator is None else 0 :]:
+        for made in envs[num_given:]:
             with contextlib.suppress(Exception):
                 made.close()
         raise

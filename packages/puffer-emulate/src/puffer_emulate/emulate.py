@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gymnasium
+
 from puffer_emulate.copies import is_creator
-from puffer_emulate.gymnasium import GymnasiumPufferEnv
+from puffer_emulate.gymnasium import GymnasiumPufferEnv, SpecCreator
 from puffer_spaces import Buffers, PufferEnv
 
 
@@ -31,7 +33,8 @@ def emulate(
         **kwargs: Arguments of the creator.
 
     Returns:
-        An env whose rows are the worlds, in this process. `puffer_vector.make` spreads a creator over processes.
+        An env whose rows are the worlds, in this process. `puffer_vector.make(creator_of(env), num_envs=...)` spreads
+        them over threads or processes.
 
     Raises:
         TypeError: What is given or made is no environment.
@@ -58,3 +61,43 @@ def emulate(
     if is_creator(env):
         return GymnasiumPufferEnv(env_creator=env, env_kwargs=kwargs, **arguments)
     return GymnasiumPufferEnv(env, env_kwargs=kwargs, **arguments)
+
+
+def creator_of(env: Any) -> EnvCreator:
+    """Return what makes PufferEnvs of any number of worlds of an environment, for `puffer_vector.make`.
+
+    Args:
+        env: A Gymnasium env, or a class or function that makes one. An object is only a recipe: each world is made
+            anew from its `spec`.
+
+    Raises:
+        TypeError: It is neither.
+        ValueError: An object has no `spec`.
+    """
+    if is_creator(env):
+        return EnvCreator(env)
+    if not isinstance(env, gymnasium.Env):
+        raise TypeError(f"env must be a Gymnasium environment or what makes one; got {env!r}. Pass its class.")
+    return EnvCreator(SpecCreator(env))
+
+
+class EnvCreator:
+    """Makes one PufferEnv of `num_envs` worlds. It can be sent to another process if its env's creator can.
+
+    Args:
+        creator: Class or function that makes one foreign env.
+    """
+
+    def __init__(self, creator: Any) -> None:
+        self.creator = creator
+        self.__name__ = getattr(creator, "__name__", type(creator).__name__)
+
+    def __call__(
+        self,
+        num_envs: int = 1,
+        buf: Buffers | Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> PufferEnv:
+        """Make the env; `kwargs` are the foreign env's."""
+        return emulate(self.creator, num_envs, buf=buf, seed=seed, **kwargs)

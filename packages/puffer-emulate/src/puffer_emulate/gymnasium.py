@@ -14,6 +14,7 @@ from puffer_emulate.snapshots import layers_of
 from puffer_spaces import Buffers, PufferEnv
 
 _OUTER_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
+_REMEDY = "Pass a class or function that makes the env, in place of the object."
 
 
 class GymnasiumPufferEnv(SingleAgentWorlds):
@@ -50,7 +51,7 @@ class GymnasiumPufferEnv(SingleAgentWorlds):
         num_envs: int = 1,
         episode_extras: Sequence[str] = (),
     ) -> None:
-        envs = make_envs(env, env_creator, env_args, env_kwargs or {}, num_envs, make_again)
+        envs = make_envs(env, env_creator, env_args, env_kwargs or {}, num_envs, SpecCreator)
         for made in envs:
             _check_env(made)
         check_alike(envs)
@@ -69,31 +70,43 @@ class GymnasiumPufferEnv(SingleAgentWorlds):
         )
 
 
-def make_again(env: Any) -> Any:
-    """Make a second env like one that `gymnasium.make` made, from its spec.
+class SpecCreator:
+    """Makes envs like an object that `gymnasium.make` made, from its spec.
+
+    Args:
+        env: The object. Only its spec and the kinds of its wrappers are kept.
 
     Raises:
-        ValueError: The env has no spec, or a wrapper does not record its arguments.
+        ValueError: The object has no spec.
     """
-    remedy = "Pass a creator: emulate(lambda: ..., num_envs=...)."
-    spec = getattr(env, "spec", None)
-    if spec is None:
-        raise ValueError(
-            f"an env object must have a spec to be more than one world; {env_name(env)} has none, "
-            f"since it was not made by gymnasium.make. {remedy}"
-        )
-    try:
-        made = gymnasium.make(spec, disable_env_checker=True)
-    except Exception as error:
-        raise ValueError(
-            f"{env_name(env)} must be made again from its spec, which failed: {error}. {remedy}"
-        ) from error
-    if _kinds(made) != _kinds(env):
-        raise ValueError(
-            f"{env_name(env)} made again from its spec must have the wrappers of the original; got {made} "
-            f"for {env}. {remedy}"
-        )
-    return made
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        self.__name__ = env_name(env)
+        spec = env.spec
+        if spec is None:
+            raise ValueError(
+                f"an env object must have a spec to be made again; {self.__name__} has none, since it was not made by "
+                f"gymnasium.make. {_REMEDY}"
+            )
+        self.spec = spec
+        self.kinds = _kinds(env)
+
+    def __call__(self) -> gymnasium.Env[Any, Any]:
+        """Make one more.
+
+        Raises:
+            ValueError: The spec does not lead to the same stack of wrappers.
+        """
+        try:
+            made = gymnasium.make(self.spec, disable_env_checker=True)
+        except Exception as error:
+            raise ValueError(f"{self.__name__} must be made again from its spec, but: {error}. {_REMEDY}") from error
+        if _kinds(made) != self.kinds:
+            raise ValueError(
+                f"{self.__name__} made again from its spec must have the layers {_names(self.kinds)}; "
+                f"got {_names(_kinds(made))}. {_REMEDY}"
+            )
+        return made
 
 
 def make_gymnasium(
@@ -171,3 +184,7 @@ def _world_of(env: Any) -> World:
 
 def _kinds(env: Any) -> list[type]:
     return [type(layer) for layer in layers_of(env) if type(layer) is not PassiveEnvChecker]
+
+
+def _names(kinds: list[type]) -> str:
+    return " of ".join(kind.__name__ for kind in kinds)

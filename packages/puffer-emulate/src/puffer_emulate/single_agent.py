@@ -86,7 +86,6 @@ class SingleAgentWorlds(PufferEnv):
         self._deadlines = list(self._limits)
         self._episodes = Episodes(episode_extras)
         self._num_steps = 0
-        self._has_flags = False
         self._is_started = False
         self._is_closed = False
         self._has_state: bool | None = None
@@ -104,7 +103,11 @@ class SingleAgentWorlds(PufferEnv):
         self._bind_rows()
 
     def _bind_rows(self) -> None:
-        bind = self.observation_layout.bind
+        layout, bind = self.observation_layout, self.observation_layout.bind
+        self._rows = list(self.observations)
+        # What a Box's row takes as it is; any other space has checks to make, and None is no array's dtype.
+        is_box = isinstance(layout.space, spaces.Box) and layout.space.shape == layout.row_shape
+        self._row_kind = (layout.dtype, layout.row_shape) if is_box else (None, None)
         self._writers = [bind(row).write for row in self.observations]
         self._final_writers = [bind(row).write for row in self.final_observations]
 
@@ -139,7 +142,6 @@ class SingleAgentWorlds(PufferEnv):
         self.rewards.fill(0)
         self.terminals.fill(False)
         self.truncations.fill(False)
-        self._has_flags = False
         return self.observations, infos
 
     def step(self, actions: npt.NDArray[Any]) -> StepResult:
@@ -161,11 +163,10 @@ class SingleAgentWorlds(PufferEnv):
             raise RuntimeError(f"{self.env_name} must be reset before step; got step first. Call reset(seed).")
         values = self._read_actions(actions)
         self._num_steps = now = self._num_steps + 1
-        if self._has_flags:
-            self.terminals.fill(False)
-            self.truncations.fill(False)
-            self._has_flags = False
+        self.terminals.fill(False)
+        self.truncations.fill(False)
         rewards, returns, deadlines, writers = self.rewards, self._returns, self._deadlines, self._writers
+        (dtype, shape), rows = self._row_kind, self._rows
         infos: list[dict[str, Any]] = []
         for index, step in enumerate(self._steps):
             try:
@@ -185,10 +186,13 @@ class SingleAgentWorlds(PufferEnv):
             if is_over or now >= deadlines[index]:
                 self._end_episode(index, result, infos)
             else:
-                try:
-                    writers[index](observation)
-                except (KeyError, TypeError, ValueError) as error:
-                    self._refuse_observation(index, error)
+                if type(observation) is np.ndarray and observation.dtype is dtype and observation.shape == shape:
+                    rows[index][...] = observation
+                else:
+                    try:
+                        writers[index](observation)
+                    except (KeyError, TypeError, ValueError) as error:
+                        self._refuse_observation(index, error)
                 if info:
                     self._add_info(index, info, infos)
         return self.observations, rewards, self.terminals, self.truncations, infos
@@ -200,15 +204,18 @@ class SingleAgentWorlds(PufferEnv):
             self._final_writers[index](observation)
         except (KeyError, TypeError, ValueError) as error:
             self._refuse_observation(index, error)
-        where = f"of {self.env_name}, world {index},"
-        self.terminals[index] = as_flag(terminated, f"terminated {where}")
-        self.truncations[index] = as_flag(truncated, f"truncated {where}") or self._num_steps >= self._deadlines[index]
-        self._has_flags = True
-        score, perf, extras = episode_metrics(info or {}, self.episode_extras)
-        length = self._num_steps - self._starts[index]
-        self._episodes.append(self._num_steps, index, 0, self._returns[index], length, score, perf, *extras)
+        if terminated is not False:
+            self.terminals[index] = as_flag(terminated, f"terminated of {self.env_name}, world {index},")
+        if truncated is not False or self._num_steps >= self._deadlines[index]:
+            is_cut = as_flag(truncated, f"truncated of {self.env_name}, world {index},")
+            self.truncations[index] = is_cut or self._num_steps >= self._deadlines[index]
+        record = (self._num_steps, index, 0, self._returns[index], self._num_steps - self._starts[index])
         if info:
+            score, perf, extras = episode_metrics(info, self.episode_extras)
+            self._episodes.append(*record, score, perf, *extras)
             self._add_info(index, info, infos)
+        else:
+            self._episodes.append(*record)
         self._reset_world(index, None, None, infos)
 
     def _reset_world(
