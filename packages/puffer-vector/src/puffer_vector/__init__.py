@@ -1,1 +1,14 @@
 """Shared-memory vectorisation of reinforcement-learning environments: serial, threads, processes."""
+
+from importlib.metadata import version as _version
+
+from puffer_vector.base import VectorEnv
+from puffer_vector.cpus import available_cpus
+from puffer_vector.errors import ClosedError, WorkerError
+from puffer_vector.make import make
+from puffer_vector.processes import Multiprocessing
+from puffer_vector.serial import Serial
+
+__version__ = _version("puffer-vector")
+
+__all__ = ["ClosedError", "Multiprocessing", "Serial", "VectorEnv", "WorkerError", "available_cpus", "make"]

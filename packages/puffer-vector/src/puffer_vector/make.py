@@ -1,0 +1,152 @@
+"""make: one function for every vector env."""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from puffer_spaces import PufferEnv
+from puffer_vector.base import VectorEnv
+from puffer_vector.cpus import available_cpus
+from puffer_vector.creators import Instance, resolve_creators
+from puffer_vector.parallel import ParallelVector
+from puffer_vector.plan import make_plan
+from puffer_vector.processes import Multiprocessing
+from puffer_vector.serial import Serial
+from puffer_vector.settings import Settings, checked_seed
+from puffer_vector.threads import make_threads
+
+Auto = Literal["auto"]
+
+_BACKENDS: dict[str, Callable[[Settings], ParallelVector]] = {
+    "serial": Serial,
+    "threads": make_threads,
+    "processes": Multiprocessing,
+}
+_PUFFERLIB_NAMES = {
+    "Serial": "serial",
+    "PufferEnv": "serial",
+    "native": "serial",
+    "Multiprocessing": "processes",
+    "Ray": "ray",
+}
+
+
+def make(
+    env: Any,
+    num_envs: int | None = None,
+    backend: str | type = "serial",
+    num_workers: int | Auto | None = None,
+    batch_size: int | Auto | None = None,
+    seed: int | None = None,
+    *,
+    env_args: Sequence[Any] | None = None,
+    env_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    mode: Literal["sync", "async"] = "sync",
+    order: Literal["fixed", "first_come"] | None = None,
+    surplus_envs: int = 0,
+    envs_per_worker: int | None = None,
+    timeout_s: float | None = None,
+    restart_failed: bool = False,
+    copy: bool = False,
+    context: Literal["forkserver", "spawn", "fork"] | None = None,
+    joint_spaces: bool = True,
+    first_world: int = 0,
+    zero_copy: bool = True,
+    overwork: bool = True,
+    **kwargs: Any,
+) -> VectorEnv:
+    """Make a vector env.
+
+    Args:
+        env: Registered id, EnvSpec, env class, function that returns an env, or a list of them. A creator whose
+            signature names `num_envs` is called once per worker with its share of the worlds; any other is called once
+            per world. Who passes `num_envs` in `env_kwargs` gets num_envs objects of so many worlds.
+        num_envs: Worlds (or objects, as above). By default 1, or one per creator of a list.
+        backend: "serial" (the calling thread), "threads" (native envs in a pool without the interpreter's lock, others
+            in Python threads), "processes", or "ray". Also the names of PufferLib: Serial, Multiprocessing, PufferEnv.
+        num_workers: Threads or processes that step envs. By default as many as the CPUs of this process allow.
+        batch_size: Worlds in a batch, in the unit of num_envs. Fewer than num_envs make the env asynchronous: `recv`
+            returns a batch while the others run.
+        seed: Root of all seeds; world i gets `world_seed(seed, i)`. None draws one.
+        env_args: Positional arguments of the creator; a list of lists with a list of creators.
+        env_kwargs: Keyword arguments of the creator, or a list with those of each env.
+        mode: "async" makes batches of half the envs unless batch_size or surplus_envs say otherwise.
+        order: "fixed" returns batches in turn, which is deterministic; "first_come" whatever is ready first.
+        surplus_envs: Worlds beyond a batch of num_envs, which run while it is worked on.
+        envs_per_worker: Worlds of each worker, another way to give num_workers.
+        timeout_s: Longest time for one step or reset of a worker, in seconds.
+        restart_failed: Whether an env that fails is replaced by a new one. Its rows get truncation True and are
+            marked in `vec.invalid`.
+        copy: Whether `recv` and `step` return arrays of the caller's own.
+        context: How processes start. By default a fork server where there is one, else spawn.
+        joint_spaces: Whether `observation_space` and `action_space` are those of a batch; else they are one agent's.
+        first_world: Number of the first world, where several vector envs share one numbering.
+        zero_copy: False is PufferLib's way to say order="first_come".
+        overwork: Taken for PufferLib's sake: more workers than CPUs are allowed, they sleep instead of spinning.
+        **kwargs: Keyword arguments of every env.
+
+    Returns:
+        The vector env, not yet reset. Close it, or use it in a `with` statement.
+
+    Raises:
+        ValueError: Sizes do not fit together, or the envs cannot be in one batch.
+        TypeError: An argument is of the wrong kind.
+        WorkerError: An env could not be built.
+    """
+    del overwork
+    open_backend, name = _backend(backend)
+    if num_envs is None:
+        num_envs = len(env) if isinstance(env, list | tuple) else 1
+    if not isinstance(num_envs, int) or isinstance(num_envs, bool):
+        raise TypeError(
+            f"num_envs must be an int; got {num_envs!r}. Arguments of the env go to env_args= and env_kwargs=."
+        )
+    if order is None:
+        order = "fixed" if zero_copy else "first_come"
+    cpus = available_cpus()
+    plan = make_plan(
+        num_envs,
+        num_workers=None if num_workers == "auto" else num_workers,
+        batch_size=None if batch_size == "auto" else batch_size,
+        mode=mode,
+        order=order,
+        surplus_envs=surplus_envs,
+        envs_per_worker=envs_per_worker,
+        cpus=cpus,
+        one_worker=name == "serial",
+    )
+    creators = resolve_creators(env, plan.num_units, env_args, env_kwargs, kwargs)
+    if name not in ("serial", "threads") and any(isinstance(creator, Instance) for creator in creators):
+        raise ValueError(f'env must be a creator for backend="{name}", since workers build their own; got {env!r}.')
+    if timeout_s is not None and not timeout_s > 0:
+        raise ValueError(f"timeout_s must be positive, or None for no limit; got {timeout_s!r}.")
+    if context not in (None, "forkserver", "spawn", "fork"):
+        raise ValueError(f'context must be "forkserver", "spawn", "fork" or None; got {context!r}.')
+    settings = Settings(
+        plan=plan,
+        creators=creators,
+        seed=secrets.randbits(63) if seed is None else checked_seed(seed),
+        first_world=first_world,
+        timeout_s=timeout_s,
+        restart_failed=restart_failed,
+        copy=copy,
+        joint_spaces=joint_spaces,
+        context=context,
+        cpus=cpus,
+    )
+    return open_backend(settings)
+
+
+def _backend(backend: str | type) -> tuple[Callable[[Settings], ParallelVector], str]:
+    name = backend
+    if inspect.isclass(backend):
+        name = "PufferEnv" if issubclass(backend, PufferEnv) else backend.__name__
+    if isinstance(name, str):
+        name = _PUFFERLIB_NAMES.get(name, name)
+        if name in _BACKENDS:
+            return _BACKENDS[name], name
+    known = ", ".join(f'"{known}"' for known in _BACKENDS)
+    raise ValueError(f"backend must be one of {known}; got {backend!r}.")

@@ -1,0 +1,53 @@
+"""Memory for rows: private for threads, shared through a descriptor for processes.
+
+Shared memory has no name in the file system, so nothing can be left behind however a process ends: it lives as long as
+a process has it mapped. Under Linux it is a memfd; elsewhere, a temporary file that is unlinked before it is used.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+
+import numpy as np
+
+ALIGNMENT = 64
+
+
+def private_memory(nbytes: int) -> memoryview:
+    """Return zeroed memory of this process that starts on a cache line."""
+    block = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    offset = -block.ctypes.data % ALIGNMENT
+    return block[offset : offset + nbytes].data
+
+
+class SharedMemory:
+    """Memory that processes share by passing `fd` on.
+
+    Args:
+        nbytes: Size.
+        fd: Descriptor of existing shared memory, or None to make some. The object owns it.
+    """
+
+    def __init__(self, nbytes: int, fd: int | None = None) -> None:
+        self.nbytes = max(nbytes, 1)
+        self.fd = _create(self.nbytes) if fd is None else fd
+        self._map = mmap.mmap(self.fd, self.nbytes)
+        self.view = memoryview(self._map)
+
+    def close_fd(self) -> None:
+        """Close the descriptor; the memory stays mapped."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def _create(nbytes: int, use_memfd: bool = hasattr(os, "memfd_create")) -> int:
+    if use_memfd:
+        fd = os.memfd_create("puffer-vector", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    os.truncate(fd, nbytes)
+    return fd

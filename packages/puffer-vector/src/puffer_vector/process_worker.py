@@ -1,0 +1,189 @@
+"""The worker's end of a process: what runs in the child from its start to its end.
+
+Messages of the start go through the pipe, one request and one answer at a time: "probe" and "bind". Then requests come
+as signals in shared memory: a step needs nothing else, another call has its method and arguments in the pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+from typing import Any
+
+import cloudpickle
+
+from puffer_vector._signal import Signals, start_watchdog
+from puffer_vector.block import Block, BlockShape
+from puffer_vector.errors import WorkerError
+from puffer_vector.memory import SharedMemory
+from puffer_vector.reports import EnvReport
+from puffer_vector.worker import Binding, Outcome, SlotSpec, Worker
+
+STEP, CALL, STOP = 1, 2, 3
+OUTCOME, VALUE, ERROR = 0, 1, 2
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+"""A worker has one CPU's worth of work: libraries that read these get one thread, unless the caller set them."""
+
+
+def run_worker(pipe: Connection, payload: bytes) -> None:
+    """Serve as a worker until the caller says stop or is gone.
+
+    Args:
+        pipe: To the caller.
+        payload: A pickled SlotSpec.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the caller's to handle
+    parent = multiprocessing.parent_process()
+    start_watchdog(-1 if parent is None else int(parent.sentinel), os.getppid())
+    _limit_threads()
+    worker: Worker | None = None
+    served = None
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while served is None:
+            request, *arguments = pickle.loads(pipe.recv_bytes())
+            try:
+                if worker is None:
+                    spec: SlotSpec = pickle.loads(payload)
+                    worker = Worker(spec)
+                if request == "probe":
+                    answer: Any = worker.probe(*arguments)
+                else:
+                    served, answer = _bind(worker, pipe, *arguments)
+            except BaseException as error:
+                answer = _described(worker, error)
+            pipe.send_bytes(_dumps(answer))
+        served.serve()
+    if worker is not None:
+        with contextlib.suppress(Exception):
+            worker.close()
+
+
+def _described(worker: Worker | None, error: BaseException) -> WorkerError:
+    if isinstance(error, WorkerError):
+        return error
+    reason = f"starting it raised {type(error).__name__}: {error}"
+    if worker is None:
+        import traceback
+
+        text = "".join(traceback.format_exception(error))
+        return WorkerError(f"its env creator cannot be unpickled in a worker: {error}", 0, remote_traceback=text)
+    return worker.describe_failure(reason, 0, error)
+
+
+def _limit_threads() -> None:
+    for name in THREAD_VARIABLES:
+        os.environ.setdefault(name, "1")
+    torch = sys.modules.get("torch")
+    if torch is not None and os.environ["OMP_NUM_THREADS"] == "1":
+        torch.set_num_threads(1)
+
+
+def _bind(
+    worker: Worker, pipe: Connection, binding: Binding, shape: BlockShape, like: EnvReport, spin: bool, restarts: int
+) -> tuple[Served, list[EnvReport]]:
+    memory = SharedMemory(shape.nbytes, recv_handle(pipe))
+    memory.close_fd()
+    block = Block(memory.view, shape)
+    rows = slice(binding.first_row, binding.first_row + binding.num_rows)
+    worker.count_restarts_from(restarts)
+    reports = worker.bind(binding, block.buffers[rows], block.invalid[rows], like)
+    return Served(worker, pipe, block, Signals(block.signals, shape.num_slots, spin)), reports
+
+
+class Served:
+    """A bound worker that answers signals.
+
+    Args:
+        worker: The worker.
+        pipe: To the caller.
+        block: The shared memory.
+        signals: The signals in it.
+    """
+
+    def __init__(self, worker: Worker, pipe: Connection, block: Block, signals: Signals) -> None:
+        self._worker, self._pipe, self._signals = worker, pipe, signals
+        self._slot = worker.spec.index
+        self._records = block.records[self._slot]
+        self._message = block.messages[self._slot]
+        worker.progress = signals.progress(self._slot)
+
+    def serve(self) -> None:
+        """Answer requests until one says stop."""
+        signals, slot = self._signals, self._slot
+        while (command := signals.next_command(slot)) != STOP:
+            if command == STEP:
+                self._answer_step()
+            elif command == CALL:
+                self._answer_call(*pickle.loads(self._pipe.recv_bytes()))
+        signals.finish(slot, OUTCOME)
+
+    def _answer_step(self) -> None:
+        try:
+            outcome = self._worker.step_and_collect()
+        except BaseException as error:
+            self._reply_error(error)
+            return
+        if not outcome.infos and not len(outcome.records):
+            self._signals.finish(self._slot, OUTCOME)
+        else:
+            self._reply_outcome(outcome)
+
+    def _answer_call(self, method: str, arguments: tuple[Any, ...]) -> None:
+        try:
+            value = getattr(self._worker, method)(*arguments)
+        except BaseException as error:
+            self._reply_error(error)
+            return
+        if isinstance(value, Outcome):
+            self._reply_outcome(value)
+        else:
+            self._reply(VALUE, value)
+
+    def _reply_outcome(self, outcome: Outcome) -> None:
+        num_records = len(outcome.records)
+        if num_records <= len(self._records):
+            self._records[:num_records] = outcome.records
+            if not outcome.infos:
+                self._signals.finish(self._slot, OUTCOME, num_records)
+            else:
+                self._reply(OUTCOME, (outcome.infos, None), num_records)
+        else:
+            self._reply(OUTCOME, (outcome.infos, outcome.records))
+
+    def _reply(self, status: int, value: Any, num_records: int = 0) -> None:
+        try:
+            message = _dumps(value)
+        except Exception as error:
+            self._reply_error(TypeError(f"what an env returns to another process must be picklable: {error}"))
+            return
+        if len(message) <= len(self._message):
+            self._message[: len(message)] = message
+            self._signals.finish(self._slot, status, num_records, len(message))
+        else:  # signal first: the caller reads while the rest is written
+            self._signals.finish(self._slot, status, num_records, len(message))
+            self._pipe.send_bytes(message)
+
+    def _reply_error(self, error: BaseException) -> None:
+        worker = self._worker
+        if not isinstance(error, Exception):
+            error = worker.describe_failure(f"the env raised {error!r}", int(worker.progress[0]), error)
+        elif isinstance(error, TypeError) and "picklable" in str(error):
+            error = worker.describe_failure(str(error), int(worker.progress[0]), error)
+        try:
+            pickle.loads(_dumps(error))
+        except Exception:
+            error = RuntimeError(f"{type(error).__name__}: {error}")
+        self._reply(ERROR, error)
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        return bytes(cloudpickle.dumps(value))

@@ -1,0 +1,337 @@
+"""Workers that are processes: one slot each, rows and signals in shared memory.
+
+NOTE [Ends of workers]. A worker ends when it is told to stop, when its pipe is closed before it is bound, or when its
+watchdog, a thread of its own outside the interpreter, sees that the process that started it is gone. The caller stops
+workers that are idle, terminates those that do not answer within a moment, and kills what is left; it does so in
+`close`, which also runs at exit. Shared memory has no name, so it goes with the last process that has it mapped.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing
+import multiprocessing.util  # registers its exit handler, which joins children: ours must be registered later
+import os
+import pickle
+import signal
+import weakref
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import send_handle
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import numpy.typing as npt
+
+from puffer_spaces import Buffers
+from puffer_vector._signal import Signals
+from puffer_vector.block import Block, BlockShape
+from puffer_vector.errors import WorkerError
+from puffer_vector.local import Call
+from puffer_vector.memory import SharedMemory
+from puffer_vector.parallel import ParallelVector
+from puffer_vector.process_worker import CALL, ERROR, OUTCOME, STEP, STOP, THREAD_VARIABLES, run_worker
+from puffer_vector.reports import EnvReport
+from puffer_vector.settings import Settings
+from puffer_vector.worker import Outcome, SlotSpec
+
+POLL_S = 0.1
+"""How often a waiting caller looks after its workers, in seconds."""
+STOP_S = 1.0
+"""How long a worker may take to close its envs, in seconds."""
+_open: weakref.WeakSet[Multiprocessing] = weakref.WeakSet()
+
+
+class Multiprocessing(ParallelVector):
+    """Steps envs in processes, one a slot."""
+
+    def __init__(self, settings: Settings) -> None:
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            raise RuntimeError(
+                'a script that makes a vector env of processes must do so below `if __name__ == "__main__":`, since '
+                "each worker imports the script first."
+            )
+        self._context: Any = multiprocessing.get_context(settings.context or _default_context())
+        self._processes: list[Any] = []
+        self._pipes: list[Connection] = []
+        self._signals: Signals | None = None
+        self._outcomes: dict[int, Any] = {}
+        self._on_step: set[int] = set()
+        self._restarts = [0] * settings.plan.num_slots
+        if not _open:
+            atexit.unregister(_close_all)
+            atexit.register(_close_all)
+        _open.add(self)
+        super().__init__(settings)
+
+    def _launch(self, specs: Sequence[SlotSpec]) -> list[EnvReport]:
+        self._specs = list(specs)
+        with _one_thread_each(), _preloaded(self._context):
+            for spec in specs:
+                self._start(spec)
+        mixed = self._settings.is_mixed
+        probed = range(len(specs)) if mixed else [0]
+        for slot in probed:
+            self._tell(slot, ("probe", mixed))
+        return [report for slot in probed for report in self._answer(slot)]
+
+    def _start(self, spec: SlotSpec) -> None:
+        try:
+            payload = cloudpickle.dumps(spec)
+        except Exception as error:
+            raise TypeError(
+                f"the env creator must be picklable for processes; {spec.creators[0].name} is not: {error}. "
+                "Build what cannot be pickled inside the creator."
+            ) from error
+        mine, its = self._context.Pipe()
+        process = self._context.Process(
+            target=run_worker, args=(its, payload), name=f"puffer-vector-{spec.index}", daemon=False
+        )
+        try:
+            process.start()
+        except (EOFError, ConnectionError) as error:
+            mine.close()
+            raise WorkerError(f"its process could not be started: {error!r}. {_GUARD}", spec.index) from error
+        finally:
+            its.close()
+        if spec.index < len(self._processes):
+            self._processes[spec.index], self._pipes[spec.index] = process, mine
+        else:
+            self._processes.append(process)
+            self._pipes.append(mine)
+
+    def _bind(self, report: EnvReport) -> tuple[Buffers, npt.NDArray[np.bool_]]:
+        plan = self._plan
+        slots = range(len(self._specs))
+        self._shape = BlockShape(
+            report.single_observation_space,
+            report.single_action_space,
+            report.action_mask_size,
+            plan.num_rows,
+            len(slots),
+            max(2 * plan.rows_per_slot, 16),
+            plan.extras,
+        )
+        self._memory = SharedMemory(self._shape.nbytes)
+        block = Block(self._memory.view, self._shape)
+        block.buffers.clear()
+        self._slot_records, self._slot_messages = block.records, block.messages
+        self._spin = len(slots) + 1 <= self._settings.cpus
+        for slot in slots:
+            self._tell_bind(slot)
+        for slot in slots:
+            self._answer(slot)
+        if not self._settings.restart_failed:
+            self._memory.close_fd()
+        self._signals = Signals(block.signals, len(slots), self._spin)
+        return block.buffers, block.invalid
+
+    def _tell_bind(self, slot: int) -> None:
+        binding = self._plan.binding(slot)
+        self._tell(slot, ("bind", binding, self._shape, self._report, self._spin, self._restarts[slot]))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its answer, or its end, is read later
+            send_handle(self._pipes[slot], self._memory.fd, self._processes[slot].pid)
+
+    def _tell(self, slot: int, message: tuple[Any, ...]) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._pipes[slot].send_bytes(cloudpickle.dumps(message))
+
+    def _answer(self, slot: int) -> Any:
+        """Return the answer to a message of the start; any worker may fail meanwhile."""
+        sentinels = {process.sentinel: index for index, process in enumerate(self._processes)}
+        while True:
+            ready = wait([self._pipes[slot], *sentinels])
+            if self._pipes[slot] in ready:
+                try:
+                    answer = pickle.loads(self._pipes[slot].recv_bytes())
+                except (EOFError, ConnectionResetError):
+                    raise self._lost_at_start(slot) from None
+                if isinstance(answer, WorkerError):
+                    answer.worker_index = slot
+                    raise answer
+                return answer
+            for sentinel, index in sentinels.items():
+                if sentinel in ready and index != slot:
+                    self._answer_of_the_dead(index)
+
+    def _answer_of_the_dead(self, slot: int) -> None:
+        if self._pipes[slot].poll():
+            with contextlib.suppress(EOFError, ConnectionResetError):
+                answer = pickle.loads(self._pipes[slot].recv_bytes())
+                if isinstance(answer, WorkerError):
+                    answer.worker_index = slot
+                    raise answer
+        raise self._lost_at_start(slot)
+
+    def _lost_at_start(self, slot: int) -> WorkerError:
+        self._processes[slot].join(STOP_S)
+        return WorkerError(f"it ended with {self._exit_text(slot)} before it was ready. {_GUARD}", slot)
+
+    def _exit_text(self, slot: int) -> str:
+        code = self._processes[slot].exitcode
+        if code is not None and code < 0:
+            with contextlib.suppress(ValueError):
+                return f"exit code {code} ({signal.Signals(-code).name})"
+        return f"exit code {code}"
+
+    @property
+    def _ready_signals(self) -> Signals:
+        assert self._signals is not None
+        return self._signals
+
+    def _begin(self, slots: Sequence[int], call: Call | None) -> None:
+        signals = self._ready_signals
+        if call is None:
+            self._on_step.update(slots)
+            for slot in slots:
+                signals.post(slot, STEP)
+            return
+        message = cloudpickle.dumps(call)
+        for slot in slots:
+            self._on_step.discard(slot)
+            signals.post(slot, CALL)  # signal first: a long message needs its reader
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._pipes[slot].send_bytes(message)
+
+    def _await(self, slots: npt.NDArray[np.int32], count: int) -> None:
+        signals = self._ready_signals
+        limit = self._settings.timeout_s
+        poll = POLL_S if limit is None else min(POLL_S, limit / 4)
+        while not signals.wait(slots, count, poll):
+            for slot in slots.tolist():
+                if not self._processes[slot].is_alive() and not signals.is_done(slot):
+                    self._lose(slot, f"its process ended with {self._exit_text(slot)}")
+            for slot in self._overdue(slots.tolist()):
+                self._kill(slot)
+                self._lose(slot, f"it did not answer within timeout_s={limit} and was killed")
+
+    def _is_done(self, slot: int) -> bool:
+        return self._ready_signals.is_done(slot)
+
+    def _take(self, slot: int) -> Any:
+        if slot in self._outcomes:
+            return self._outcomes.pop(slot)
+        status, num_records, message_bytes = self._ready_signals.reply(slot)
+        value: Any = ((), None)
+        if message_bytes:
+            try:
+                value = pickle.loads(self._read(slot, message_bytes))
+            except (EOFError, ConnectionResetError):
+                self._processes[slot].join(STOP_S)
+                raise self._failure_of(slot, f"its process ended with {self._exit_text(slot)}") from None
+        if status == ERROR:
+            raise value
+        if status != OUTCOME:
+            return value
+        infos, records = value
+        return Outcome(list(infos), self._slot_records[slot][:num_records].copy() if records is None else records)
+
+    def _read(self, slot: int, message_bytes: int) -> Any:
+        message = self._slot_messages[slot]
+        return message[:message_bytes] if message_bytes <= len(message) else self._pipes[slot].recv_bytes()
+
+    def _failure_of(self, slot: int, reason: str) -> WorkerError:
+        plan = self._plan
+        index = int(self._ready_signals.progress(slot)[0])
+        world = plan.first_world + slot * plan.worlds_per_slot + index * plan.worlds_per_object
+        return self._about_world(reason, slot, world)
+
+    def _lose(self, slot: int, reason: str) -> None:
+        """Raise the error about a worker that is gone, or replace it."""
+        error = self._failure_of(slot, reason)
+        if not self._settings.restart_failed or slot not in self._on_step:
+            raise error
+        self._reap(slot)
+        self._restarts[slot] += 1
+        with _one_thread_each():
+            self._start(self._specs[slot])
+        self._ready_signals.forget(slot)
+        self._tell_bind(slot)
+        self._answer(slot)
+        self._started([slot])
+        self._begin([slot], ("replace_all", (self._seed, reason)))
+
+    def _kill(self, slot: int) -> None:
+        self._processes[slot].kill()
+        self._processes[slot].join()
+
+    def _reap(self, slot: int) -> None:
+        process = self._processes[slot]
+        if process.is_alive():
+            process.kill()
+        process.join()
+        process.close()
+        self._pipes[slot].close()
+
+    def _shut(self) -> None:
+        """End all workers. See NOTE [Ends of workers]."""
+        _open.discard(self)
+        if self._signals is not None:
+            slots = np.arange(len(self._processes), dtype=np.int32)
+            with contextlib.suppress(KeyboardInterrupt):
+                self._signals.wait(slots, len(slots), 0.0 if self._failure is not None else STOP_S / 4)
+            for slot in slots.tolist():
+                if self._signals.is_done(slot):
+                    self._signals.post(slot, STOP)
+                else:
+                    self._processes[slot].terminate()
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join(STOP_S)
+            if process.is_alive():
+                process.terminate()
+                process.join(STOP_S / 4)
+        for process in self._processes:
+            if process.is_alive():
+                process.kill()
+            process.join()
+            process.close()
+        self._processes, self._pipes = [], []
+        if hasattr(self, "_memory"):
+            self._memory.close_fd()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True):
+            self.close()
+
+
+_GUARD = (
+    'If the script that calls make has no `if __name__ == "__main__":` around it, add one: each worker imports the '
+    "script."
+)
+
+
+def _default_context() -> str:
+    methods = multiprocessing.get_all_start_methods()
+    return "forkserver" if "forkserver" in methods else "spawn"
+
+
+def _close_all() -> None:
+    for vector in list(_open):
+        vector.close()
+
+
+@contextlib.contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Give processes that are started now one thread a numerical library, which reads the environment when loaded."""
+    added = [name for name in THREAD_VARIABLES if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextlib.contextmanager
+def _preloaded(context: Any) -> Iterator[None]:
+    """Have a fork server that is started now import what every worker needs, unless the caller chose for it."""
+    if context.get_start_method() == "forkserver":
+        from multiprocessing import forkserver
+
+        if getattr(forkserver._forkserver, "_preload_modules", None) == ["__main__"]:
+            context.set_forkserver_preload(["puffer_vector.process_worker"])
+    yield

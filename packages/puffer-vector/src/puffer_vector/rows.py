@@ -1,0 +1,149 @@
+"""Which rows and worlds belong to which slot, and views of them.
+
+::
+
+    rows     |object 0|pad|object 1|pad| |object 2|pad|object 3|pad|      pad: worlds with fewer agents than the largest
+    slots    |        slot 0           | |        slot 1           |
+    batches  |                 batch 0                             | ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from puffer_spaces import Buffers
+from puffer_vector.reports import EnvReport
+from puffer_vector.worker import Binding
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """Numbers of rows, worlds and objects.
+
+    Attributes:
+        first_world: Number of the first world; ranks of one run own disjoint ranges.
+        worlds_per_object: Worlds in each object.
+        rows_per_world: Agents of the largest world.
+        objects_per_slot: Objects in each slot.
+        agents: Rows that each object of the vector env fills.
+        extras: Extra fields of episode records, of all objects.
+    """
+
+    first_world: int
+    worlds_per_object: int
+    rows_per_world: int
+    objects_per_slot: int
+    agents: tuple[int, ...]
+    extras: tuple[str, ...]
+
+    @classmethod
+    def of(cls, reports: Sequence[EnvReport], num_objects: int, num_slots: int, first_world: int) -> RowPlan:
+        """Work the numbers out from the reports of all objects, or of one that all are like.
+
+        Raises:
+            ValueError: The objects cannot be in one batch.
+        """
+        for report in reports[1:]:
+            report.check_like(reports[0])
+        worlds = reports[0].num_worlds
+        if len(reports) == 1:
+            reports = list(reports) * num_objects
+        return cls(
+            first_world=first_world,
+            worlds_per_object=worlds,
+            rows_per_world=max(report.num_agents // worlds for report in reports),
+            objects_per_slot=num_objects // num_slots,
+            agents=tuple(report.num_agents for report in reports),
+            extras=tuple(dict.fromkeys(name for report in reports for name in report.episode_extras)),
+        )
+
+    @property
+    def rows_per_object(self) -> int:
+        """Rows of an object, padding included."""
+        return self.worlds_per_object * self.rows_per_world
+
+    @property
+    def worlds_per_slot(self) -> int:
+        """Worlds of a slot."""
+        return self.worlds_per_object * self.objects_per_slot
+
+    @property
+    def rows_per_slot(self) -> int:
+        """Rows of a slot, padding included."""
+        return self.rows_per_object * self.objects_per_slot
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in all."""
+        return self.rows_per_object * len(self.agents)
+
+    @property
+    def num_worlds(self) -> int:
+        """Worlds in all."""
+        return self.worlds_per_object * len(self.agents)
+
+    def binding(self, slot: int) -> Binding:
+        """Return the numbers that the worker of a slot needs."""
+        first_object = slot * self.objects_per_slot
+        return Binding(
+            first_row=slot * self.rows_per_slot,
+            num_rows=self.rows_per_slot,
+            first_world=self.first_world + slot * self.worlds_per_slot,
+            worlds_per_object=self.worlds_per_object,
+            rows_per_object=self.rows_per_object,
+            agents=self.agents[first_object : first_object + self.objects_per_slot],
+            extras=self.extras,
+        )
+
+
+class Batch:
+    """Rows of some slots, as `recv` returns them: views where the slots lie side by side, else copies.
+
+    Args:
+        slots: The slots, ascending.
+        plan: Numbers of rows.
+        buffers: All rows.
+        invalid: bool, for all rows.
+    """
+
+    def __init__(self, slots: Sequence[int], plan: RowPlan, buffers: Buffers, invalid: npt.NDArray[np.bool_]) -> None:
+        self.slots = tuple(slots)
+        self.slot_array = np.array(slots, np.int32)
+        size = plan.rows_per_slot
+        self.first_row = self.slots[0] * size
+        self.last_row = self.first_row + len(self.slots) * size
+        self.is_view = self.slots[-1] - self.slots[0] + 1 == len(self.slots)
+        self.agent_ids = np.concatenate([np.arange(slot * size, (slot + 1) * size) for slot in self.slots])
+        worlds = plan.worlds_per_slot
+        numbers = [np.arange(slot * worlds, (slot + 1) * worlds) for slot in self.slots]
+        self.world_ids = plan.first_world + np.concatenate(numbers)
+        self.agent_ids.flags.writeable = self.world_ids.flags.writeable = False
+        self._all, self._all_invalid = buffers, invalid
+        self.rows: Buffers
+        if self.is_view:
+            self.rows = buffers[self.first_row : self.last_row]
+            self.invalid = invalid[self.first_row : self.last_row]
+        else:
+            names = list(buffers.keys())
+            arrays: dict[str, Any] = {name: getattr(buffers, name) for name in names}
+            copies: dict[str, Any] = {
+                name: None if array is None else np.empty_like(array[self.agent_ids]) for name, array in arrays.items()
+            }
+            self.rows = Buffers(**copies)
+            self.invalid = np.empty(len(self.agent_ids), np.bool_)
+
+    def gather(self) -> None:
+        """Copy the slots' rows together."""
+        for name in self.rows.keys():  # noqa: SIM118 - iterating Buffers itself would take rows
+            if name != "actions" and (array := getattr(self.rows, name)) is not None:
+                np.take(getattr(self._all, name), self.agent_ids, axis=0, out=array)
+        np.take(self._all_invalid, self.agent_ids, out=self.invalid)
+
+    def scatter_actions(self) -> None:
+        """Copy the batch's actions to the slots' rows."""
+        self._all.actions[self.agent_ids] = self.rows.actions

@@ -1,0 +1,234 @@
+"""Workers that are threads of this process.
+
+Native envs, which offer a step capsule, are stepped by a pool without the interpreter's lock, in slices of one big
+object as well as several objects. Other envs are stepped by Python threads, which helps where they wait or release it.
+In synchronous mode the calling thread takes a share of the work instead of waiting, so n workers are the caller and
+n - 1 threads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from puffer_spaces import Buffers, PufferEnv
+from puffer_vector._actions import any_set
+from puffer_vector._pool import StepPool, capsule_worlds
+from puffer_vector._signal import Signals
+from puffer_vector.local import Call, LocalVector, OneSlotSteps
+from puffer_vector.memory import private_memory
+from puffer_vector.parallel import ParallelVector
+from puffer_vector.records import no_records
+from puffer_vector.reports import EnvReport
+from puffer_vector.settings import Settings
+from puffer_vector.worker import Outcome, Worker
+
+POLL_S = 0.1
+"""How often a waiting caller looks at the clock and at signals, in seconds."""
+_RUN, _STOP = 1, 2
+_JOIN_S = 5.0
+
+
+def make_threads(settings: Settings) -> ParallelVector:
+    """Open a vector env over a native pool if the envs offer step capsules, else over Python threads."""
+    grouped = dataclasses.replace(settings, plan=settings.plan.grouped())
+    first = Worker(grouped.slot_spec(0))
+    try:
+        reports = first.probe(all_objects=settings.is_mixed)
+    except BaseException:
+        first.close()
+        raise
+    if all(report.has_capsule for report in reports):
+        return NativeThreads(grouped, first.envs)
+    if settings.is_batched and grouped.plan.units_per_slot != settings.plan.units_per_slot:
+        first.close()
+        return PythonThreads(settings)
+    return PythonThreads(settings, first.envs)
+
+
+class NativeThreads(OneSlotSteps):
+    """Steps native envs through their capsules, in a pool without the interpreter's lock."""
+
+    def __init__(self, settings: Settings, built: Sequence[PufferEnv] = ()) -> None:
+        self._calls: dict[int, Call] = {}
+        self._outcomes: dict[int, Any] = {}
+        self._offered: dict[int, bool] = {}  # slots on a step: whether the pool knows of it
+        self._pool: StepPool | None = None
+        super().__init__(settings, built)
+
+    def _bind(self, report: EnvReport) -> tuple[Buffers, npt.NDArray[np.bool_]]:
+        bound = super()._bind(report)
+        plan = self._settings.plan
+        helpers = plan.num_workers - 1 if plan.is_sync else plan.num_workers
+        self._pool = StepPool(helpers, len(self._workers), spin=helpers + 1 <= self._settings.cpus)
+        for slot, worker in enumerate(self._workers):
+            capsules = worker.capsules()
+            for env, capsule in zip(worker.envs, capsules, strict=True):
+                _check_capsule(env, capsule)
+            self._pool.set_job(slot, capsules)
+        return bound
+
+    @property
+    def _open_pool(self) -> StepPool:
+        assert self._pool is not None
+        return self._pool
+
+    def _begin(self, slots: Sequence[int], call: Call | None) -> None:
+        for slot in slots:
+            if call is not None:
+                self._calls[slot] = call
+                continue
+            self._offered[slot] = not self._settings.plan.is_sync
+            if self._offered[slot]:
+                self._open_pool.submit(slot)
+
+    def _await(self, slots: npt.NDArray[np.int32], count: int) -> None:
+        pool = self._open_pool
+        for slot in slots.tolist():
+            if slot in self._calls:
+                self._outcomes[slot] = self._run_call(slot, self._calls.pop(slot))
+            elif self._offered.get(slot) is False:
+                self._offered[slot] = True
+                pool.run(slot, POLL_S)
+        while not pool.wait(slots, count, POLL_S):
+            self._check_time(slots.tolist())
+
+    def _is_done(self, slot: int) -> bool:
+        if slot in self._calls or self._offered.get(slot) is False:
+            return False
+        return slot in self._outcomes or self._open_pool.is_done(slot)
+
+    def _take(self, slot: int) -> Any:
+        if slot not in self._offered:
+            outcome = self._outcomes.pop(slot)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+        del self._offered[slot]
+        worker = self._workers[slot]
+        infos = worker.finish_step()
+        first, last = slot * self._plan.rows_per_slot, (slot + 1) * self._plan.rows_per_slot
+        if any_set(self._buffers.terminals, first, last) or any_set(self._buffers.truncations, first, last):
+            return Outcome(infos, worker.take_records())
+        return Outcome(infos, no_records())
+
+    def _step_only(self, worker: Worker) -> list[dict[str, Any]]:
+        pool = self._open_pool
+        self._started((0,))
+        if not pool.run(0, POLL_S):
+            self._offered[0] = True
+            self._running.append(0)
+            while not pool.wait(self._slots, 1, POLL_S):
+                self._check_time((0,))
+            self._running.remove(0)
+            del self._offered[0]
+        return worker.finish_step()
+
+    def _shut(self) -> None:
+        if self._pool is not None:
+            if any(not self._pool.is_done(slot) for slot in range(len(self._workers))):
+                self._finish_or_leave()
+            if not self._stuck:
+                self._pool.close()
+        super()._shut()
+
+    def _finish_or_leave(self) -> None:
+        if self._stuck or not self._open_pool.wait(self._slots, len(self._slots), _JOIN_S):
+            self._stuck = set(range(len(self._workers)))
+            self._open_pool.leave()
+
+
+def _check_capsule(env: PufferEnv, capsule: Any) -> None:
+    if capsule is None:
+        raise ValueError(
+            f"either every env or none must have a step capsule for threads; {type(env).__name__} has none. "
+            'Use backend="processes" for such a mix.'
+        )
+    worlds, rows = capsule_worlds(capsule)
+    if worlds * rows != env.num_agents:
+        raise ValueError(
+            f"the step capsule of {type(env).__name__} must cover its {env.num_agents} rows; "
+            f"got {worlds} worlds of {rows} rows."
+        )
+
+
+class PythonThreads(LocalVector):
+    """Steps envs in Python threads, one a slot; in synchronous mode the calling thread has the first slot."""
+
+    def __init__(self, settings: Settings, built: Sequence[PufferEnv] = ()) -> None:
+        num_slots = settings.plan.num_slots
+        self._num_own = 1 if settings.plan.is_sync else 0
+        threads = num_slots - self._num_own
+        self._signals = Signals(private_memory(Signals.nbytes(num_slots)), num_slots, spin=threads + 1 <= settings.cpus)
+        self._calls: list[Call | None] = [None] * num_slots
+        self._outcomes: list[Any] = [None] * num_slots
+        self._own_waits = False
+        self._threads: list[threading.Thread] = []
+        super().__init__(settings, built)
+
+    def _bind(self, report: EnvReport) -> tuple[Buffers, npt.NDArray[np.bool_]]:
+        bound = super()._bind(report)
+        for slot in range(self._num_own, len(self._workers)):
+            thread = threading.Thread(target=self._serve, args=(slot,), name=f"puffer-vector-{slot}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        return bound
+
+    def _serve(self, slot: int) -> None:
+        while True:
+            command = self._signals.next_command(slot)
+            if command == _STOP:
+                break
+            if command == _RUN:
+                try:
+                    self._run(slot)
+                except BaseException as error:  # what would end the thread: the caller waits for an answer
+                    self._outcomes[slot] = self._workers[slot].describe_failure(f"the env raised {error!r}", 0, error)
+                self._signals.finish(slot, 0)
+
+    def _run(self, slot: int) -> None:
+        call = self._calls[slot]
+        try:
+            worker = self._workers[slot]
+            self._outcomes[slot] = worker.step_and_collect() if call is None else self._run_call(slot, call)
+        except Exception as error:
+            self._outcomes[slot] = error
+
+    def _begin(self, slots: Sequence[int], call: Call | None) -> None:
+        for slot in slots:
+            self._calls[slot] = call
+            if slot < self._num_own:
+                self._own_waits = True
+            else:
+                self._signals.post(slot, _RUN)
+
+    def _await(self, slots: npt.NDArray[np.int32], count: int) -> None:
+        if self._own_waits and len(slots) and slots[0] < self._num_own:
+            self._run(0)
+            self._own_waits = False
+        while not self._signals.wait(slots, count, POLL_S):
+            self._check_time(slots.tolist())
+
+    def _is_done(self, slot: int) -> bool:
+        return self._signals.is_done(slot) and not (slot < self._num_own and self._own_waits)
+
+    def _take(self, slot: int) -> Any:
+        outcome, self._outcomes[slot] = self._outcomes[slot], None
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def _shut(self) -> None:
+        for slot in range(self._num_own, self._num_own + len(self._threads)):
+            if slot not in self._stuck and self._signals.wait(self._slots[slot : slot + 1], 1, _JOIN_S):
+                self._signals.post(slot, _STOP)
+                self._threads[slot - self._num_own].join(_JOIN_S)
+            else:
+                self._stuck.add(slot)
+        self._threads = []
+        super()._shut()
