@@ -367,13 +367,14 @@ cdef class NativeEnv:
         cdef int32_t *out = <int32_t *>self.vec.actions
         cdef bint done = False
         PyObject_GetBuffer(actions, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+        cdef char code = view.format[0] if view.format[1] == 0 else 0
+        cdef bint is_integer = code == c"i" or code == c"l" or code == c"q"
         try:
             if view.ndim and view.shape[0] == self.vec.num_rows and view.len == size * view.itemsize:
-                if view.format[1] == 0 and view.itemsize == 4:
-                    if view.format[0] == (b"i" if self.takes_integers else b"f"):
-                        memmove(out, view.buf, view.len)
-                        done = True
-                elif view.format[1] == 0 and view.itemsize == 8 and self.takes_integers and view.format[0] in b"lq":
+                if view.itemsize == 4 and (is_integer if self.takes_integers else code == c"f"):
+                    memmove(out, view.buf, view.len)
+                    done = True
+                elif view.itemsize == 8 and self.takes_integers and is_integer:
                     for i in range(size):
                         number = (<int64_t *>view.buf)[i]
                         out[i] = <int32_t>min(max(number, <int64_t>INT32_MIN), <int64_t>INT32_MAX)

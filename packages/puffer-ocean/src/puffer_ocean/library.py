@@ -20,7 +20,8 @@ from puffer_ocean import parameters
 from puffer_ocean.native import EnvTable, built_tables, table_at
 
 CORE = Path(__file__).parent / "core"
-COMPILE_ARGS = ("-std=c11", "-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-shared")
+COMPILE_ARGS = ("-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden")
+LIBRARY_ARGS = ("-O3", "-fPIC", "-shared")
 SANITIZE_ARGS = ("-O1", "-g3", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
@@ -81,7 +82,7 @@ def _compiled_table(path: Path) -> EnvTable:
 
 
 def _compile(path: Path) -> Path:
-    args = [*COMPILE_ARGS, *(SANITIZE_ARGS if os.environ.get("PUFFER_BUILD") == "sanitize" else ())]
+    args = [*COMPILE_ARGS, *LIBRARY_ARGS, *(SANITIZE_ARGS if os.environ.get("PUFFER_BUILD") == "sanitize" else ())]
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     headers = sorted([*path.parent.glob("*.h"), *CORE.glob("*.h"), CORE / "canvas.c"])
     parts: list[Any] = [path.name, compiler, args, *(file.read_bytes() for file in (path, *headers))]

@@ -36,6 +36,14 @@
 #define OC_MAYBE_UNUSED __attribute__((unused))
 #define OC_COLD __attribute__((noinline, cold))
 
+/* Before a loop over worlds of a struct of arrays: no turn of it reads what another writes, so it may be vectorised
+ * without a test of all pointers. */
+#if defined(__clang__)
+#define OC_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define OC_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #define OC_MEMBER(type, name, value, low, high, doc) type name;
 typedef struct {
     int max_steps; /* the limit in force: the caller's, or the spec's, or INT_MAX where there is none */

@@ -190,30 +190,29 @@ static void oc_step_block(oc_vec *vec, const worlds *view, int64_t first, int64_
         .statuses = vec->statuses,
     };
     env_step(view, p, &rows, first, last);
-    double *restrict returns = vec->returns;
-    uint32_t *restrict lengths = vec->lengths;
-    uint8_t *restrict statuses = vec->statuses;
-    const float *restrict rewards = vec->rewards;
+    double *returns = vec->returns;
+    uint32_t *lengths = vec->lengths;
+    uint8_t *statuses = vec->statuses;
+    const float *rewards = vec->rewards;
     const uint32_t limit = (uint32_t)p->max_steps;
+    OC_INDEPENDENT
     for (int64_t world = first; world < last; world++) {
         returns[world] += (double)rewards[world];
     }
+    OC_INDEPENDENT
     for (int64_t world = first; world < last; world++) {
         lengths[world]++;
         statuses[world] |= lengths[world] >= limit ? OC_TRUNCATED : OC_RUNNING;
     }
     memset(vec->terminals + first, 0, (size_t)(last - first));
     memset(vec->truncations + first, 0, (size_t)(last - first));
-    for (int64_t world = first; world < last;) {
-        uint64_t eight = 0;
-        memcpy(&eight, statuses + world, (size_t)(last - world < 8 ? last - world : 8));
-        int64_t end = last - world < 8 ? last : world + 8;
-        for (; eight && world < end; world++) {
-            if (statuses[world]) {
-                oc_end_world(vec, world, p, statuses[world]);
-            }
+    for (int64_t world = first; world < last; world += 8) {
+        uint64_t ended = oc_first_eight(statuses + world, last - world);
+        while (ended) {
+            int i = oc_first_set_byte(ended);
+            oc_end_world(vec, world + i, p, statuses[world + i]);
+            ended &= ~(0xFFull << (8 * i));
         }
-        world = end;
     }
 }
 

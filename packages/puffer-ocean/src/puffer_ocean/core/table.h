@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "canvas.h"
 #include "rng.h"
@@ -137,6 +138,27 @@ struct oc_vec {
     int32_t num_running; /* step calls in progress, changed atomically */
     bool is_ready;       /* rows are bound and the worlds were reset */
 };
+
+/* Up to 8 bytes as a word whose lowest byte is the first, so that the lowest set bit belongs to the first set byte. */
+static inline uint64_t oc_first_eight(const uint8_t *bytes, int64_t count) {
+    uint64_t word = 0;
+    if (count >= 8) {
+        memcpy(&word, bytes, 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        word = __builtin_bswap64(word);
+#endif
+        return word;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        word |= (uint64_t)bytes[i] << (8 * i);
+    }
+    return word;
+}
+
+/* Index of the first set byte of a word that is not 0. */
+static inline int oc_first_set_byte(uint64_t word) {
+    return __builtin_ctzll(word) / 8;
+}
 
 static inline const void *oc_params_of(const oc_vec *vec, int64_t world) {
     return vec->params + (int64_t)vec->generations[world] * vec->params_stride;

@@ -280,8 +280,8 @@ static int append_record(const oc_vec *vec, int64_t row, oc_records *records) {
         return -1;
     }
     const double *ending = vec->endings + row * vec->ending_numbers;
-    int64_t world = row / vec->agents, length = (int64_t)ending[1];
-    int32_t agent = (int32_t)(row % vec->agents);
+    int64_t world = vec->agents == 1 ? row : row / vec->agents, length = (int64_t)ending[1];
+    int32_t agent = (int32_t)(row - world * vec->agents);
     unsigned char *at = records->lines + records->num_lines * records->line_bytes;
     at = write_number(at, &vec->num_steps, sizeof vec->num_steps);
     at = write_number(at, &world, sizeof world);
@@ -296,21 +296,15 @@ static int append_record(const oc_vec *vec, int64_t row, oc_records *records) {
 int oc_finish_step(oc_vec *vec, oc_records *records) {
     vec->num_steps++;
     bool any_ended = false;
-    for (int64_t row = 0; row < vec->num_rows;) {
-        uint64_t ended = 0, truncated = 0;
-        int64_t count = vec->num_rows - row < 8 ? vec->num_rows - row : 8;
-        memcpy(&ended, vec->terminals + row, (size_t)count);
-        memcpy(&truncated, vec->truncations + row, (size_t)count);
-        int64_t end = row + count;
-        if (!(ended | truncated)) {
-            row = end;
-            continue;
-        }
-        any_ended = true;
-        for (; row < end; row++) {
-            if ((vec->terminals[row] || vec->truncations[row]) && append_record(vec, row, records)) {
+    for (int64_t row = 0; row < vec->num_rows; row += 8) {
+        uint64_t ended = oc_first_eight(vec->terminals + row, vec->num_rows - row) |
+                         oc_first_eight(vec->truncations + row, vec->num_rows - row);
+        while (ended) {
+            if (append_record(vec, row + oc_first_set_byte(ended), records)) {
                 return -1;
             }
+            ended &= ended - 1; /* a flag is 1 in its byte */
+            any_ended = true;
         }
     }
     if (any_ended && vec->num_generations > 1) {

@@ -14,7 +14,7 @@
 #define OC_EXTRAS(K) K(x_end) K(angle_end) K(time_end)
 #define OC_SOA(F)                                                                                                      \
     F(float, x) F(float, x_dot) F(float, theta) F(float, theta_dot)                                                    \
-    F(float, cart_mass) F(float, pole_mass) F(float, half_length)
+    F(float, inverse_mass) F(float, pole_mass) F(float, half_length)
 #define OC_HAS_DRAW
 #include "ocean.h"
 
@@ -45,49 +45,48 @@ static void env_reset(const worlds *s, const params *p, int64_t world, float *ob
     obs[2] = s->theta[world] = oc_uniform(rng, -START, START);
     obs[3] = s->theta_dot[world] = oc_uniform(rng, -START, START);
     float low = 1 - p->randomize, high = 1 + p->randomize;
-    s->cart_mass[world] = CART_MASS;
-    s->pole_mass[world] = POLE_MASS;
-    s->half_length[world] = p->half_length;
+    float cart_mass = CART_MASS, pole_mass = POLE_MASS, half_length = p->half_length;
     if (p->randomize > 0) {
-        s->cart_mass[world] *= oc_uniform(rng, low, high);
-        s->pole_mass[world] *= oc_uniform(rng, low, high);
-        s->half_length[world] *= oc_uniform(rng, low, high);
+        cart_mass *= oc_uniform(rng, low, high);
+        pole_mass *= oc_uniform(rng, low, high);
+        half_length *= oc_uniform(rng, low, high);
     }
+    s->inverse_mass[world] = 1 / (cart_mass + pole_mass);
+    s->pole_mass[world] = pole_mass;
+    s->half_length[world] = half_length;
 }
 
 /* One body for both kinds of action, free of branches, so that the compiler makes it a loop over vectors. */
 static inline void step_range(const worlds *s, const params *p, const oc_rows *rows, int64_t first, int64_t last,
                               bool continuous) {
-    float *restrict x = s->x, *restrict x_dot = s->x_dot, *restrict theta = s->theta;
-    float *restrict theta_dot = s->theta_dot, *restrict obs = rows->observations, *restrict rewards = rows->rewards;
-    const float *restrict cart_mass = s->cart_mass, *restrict pole_mass = s->pole_mass;
-    const float *restrict half_length = s->half_length;
-    const oc_act *restrict actions = rows->actions;
-    uint8_t *restrict statuses = rows->statuses;
-    const float push = p->force;
+    const int32_t *choices = (const int32_t *)(const void *)rows->actions;
+    const float *pushes = (const float *)(const void *)rows->actions;
+    float *obs = rows->observations;
+    const float max_force = p->force;
+    OC_INDEPENDENT
     for (int64_t w = first; w < last; w++) {
-        float left_right = actions[w].i == 1 ? push : (actions[w].i == 0 ? -push : 0.0f);
-        float force = continuous ? push * oc_box(actions[w].f, -1, 1) : left_right;
-        float sine = oc_sin_small(theta[w]), cosine = oc_cos_small(theta[w]);
-        float mass = cart_mass[w] + pole_mass[w];
-        float moment = pole_mass[w] * half_length[w];
-        float pull = (force + moment * theta_dot[w] * theta_dot[w] * sine) / mass;
-        float theta_acc = (GRAVITY * sine - cosine * pull) /
-                          (half_length[w] * (4.0f / 3 - pole_mass[w] * cosine * cosine / mass));
-        float x_acc = pull - moment * theta_acc * cosine / mass;
-        x[w] += TIME_STEP * x_dot[w];
-        x_dot[w] += TIME_STEP * x_acc;
-        theta[w] += TIME_STEP * theta_dot[w];
-        theta_dot[w] += TIME_STEP * theta_acc;
-        obs[4 * w] = x[w];
-        obs[4 * w + 1] = x_dot[w];
-        obs[4 * w + 2] = theta[w];
-        obs[4 * w + 3] = theta_dot[w];
-        rewards[w] = 1;
+        int32_t choice = choices[w]; /* 0 left, 1 right; anything else is no push */
+        int32_t sign = (int32_t)(2u * (uint32_t)choice - 1u) & -(int32_t)((uint32_t)choice < 2u);
+        float force = max_force * (continuous ? oc_box(pushes[w], -1, 1) : (float)sign);
+        float x = s->x[w], x_dot = s->x_dot[w], theta = s->theta[w], theta_dot = s->theta_dot[w];
+        float half_length = s->half_length[w], pole_mass = s->pole_mass[w], inverse_mass = s->inverse_mass[w];
+        float moment = pole_mass * half_length;
+        float sine = oc_sin_small(theta), cosine = oc_cos_small(theta);
+        float pull = (force + moment * theta_dot * theta_dot * sine) * inverse_mass;
+        float inertia = half_length * (4.0f / 3 - pole_mass * cosine * cosine * inverse_mass);
+        float theta_acc = (GRAVITY * sine - cosine * pull) / inertia;
+        float x_acc = pull - moment * theta_acc * cosine * inverse_mass;
+        obs[4 * w] = s->x[w] = x + TIME_STEP * x_dot;
+        obs[4 * w + 1] = s->x_dot[w] = x_dot + TIME_STEP * x_acc;
+        obs[4 * w + 2] = s->theta[w] = theta + TIME_STEP * theta_dot;
+        obs[4 * w + 3] = s->theta_dot[w] = theta_dot + TIME_STEP * theta_acc;
+        rows->rewards[w] = 1;
     }
+    OC_INDEPENDENT
     for (int64_t w = first; w < last; w++) {
-        bool is_out = (x[w] > MAX_X) | (x[w] < -MAX_X) | (theta[w] > MAX_THETA) | (theta[w] < -MAX_THETA);
-        statuses[w] = is_out ? OC_TERMINATED : OC_RUNNING;
+        float x = s->x[w], theta = s->theta[w];
+        bool is_out = (x > MAX_X) | (x < -MAX_X) | (theta > MAX_THETA) | (theta < -MAX_THETA);
+        rows->statuses[w] = is_out ? OC_TERMINATED : OC_RUNNING;
     }
 }
 
