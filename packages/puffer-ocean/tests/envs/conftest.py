@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from puffer_spaces import hash3, mix
 
 MASK_32 = 0xFFFFFFFF

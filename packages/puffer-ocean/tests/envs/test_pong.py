@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from puffer_ocean import OceanEnv
 
 WIDTH, HEIGHT, BALL, PADDLE = 500, 640, 32, 70

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from puffer_ocean import OceanEnv
 
 WIDTH, HEIGHT = 1080, 720
@@ -123,7 +124,7 @@ def test_all_agents_are_truncated_together_after_512_steps():
     env = OceanEnv("target", num_envs=3, seed=4)
     observations, _ = env.reset(seed=4)
     for step in range(1, 513):
-        observations, rewards, terminals, truncations, _ = env.step(steer(observations))
+        observations, _, terminals, truncations, _ = env.step(steer(observations))
         assert not terminals.any()
         assert truncations.tolist() == [step == 512] * 24
 

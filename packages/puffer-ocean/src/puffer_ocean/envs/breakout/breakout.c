@@ -70,6 +70,14 @@ typedef struct {
     int row, col;
 } event;
 
+static double smaller(double a, double b) {
+    return a < b ? a : b;
+}
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
 static double ball_size(const params *p) {
     return p->ball_size > 0 ? (double)p->ball_size : (p->puffer3 ? 32 : 16);
 }
@@ -118,7 +126,7 @@ static void build_wall(breakout *e, const params *p) {
     }
 }
 
-/* The next ball waits in mid-field, the paddle below it. */
+/* The next ball waits in mid-field, or just below a tall wall, and the paddle in the middle. */
 static void begin_round(breakout *e, const params *p) {
     e->is_fired = 0;
     e->is_narrow = 0;
@@ -126,7 +134,7 @@ static void begin_round(breakout *e, const params *p) {
     e->speed = SLOW;
     e->paddle_x = (FIELD_WIDTH - (double)p->paddle_width) / 2;
     e->x = (FIELD_WIDTH - ball_size(p)) / 2;
-    e->y = FIELD_HEIGHT / 2 - 30;
+    e->y = larger(FIELD_HEIGHT / 2 - 30, wall_bottom(p) + 8);
     e->vx = 0;
     e->vy = 0;
 }
@@ -168,14 +176,6 @@ static void launch(breakout *e, const params *p) {
     float side = oc_below(&e->rng, 2) ? 1 : -1;
     e->is_fired = 1;
     send_ball(e, side * (LAUNCH_ANGLE + oc_uniform(&e->rng, -jitter, jitter)), 1);
-}
-
-static double smaller(double a, double b) {
-    return a < b ? a : b;
-}
-
-static double larger(double a, double b) {
-    return a > b ? a : b;
 }
 
 static int floor_to_int(double v) {
