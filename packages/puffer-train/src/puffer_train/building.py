@@ -20,8 +20,8 @@ _OWN_MODULES = "puffer"
 def find_spec(env_id: str) -> EnvSpec:
     """Return the registration of an id.
 
-    An id of the form `module:name` imports the module first (the working directory counts as a place of modules). It then
-    means the environment registered as `name`, or else the module's class or function of that name.
+    An id of the form `module:name` imports the module first, also from the working directory. It then means the
+    environment registered as `name`, or else the module's class or function of that name.
 
     Raises:
         UnknownEnvError: If there is none; the message has near ones.

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from gymnasium.spaces import Box
 
+import puffer_policies
 import puffer_vector
-from puffer_policies import adapt_policy
 from puffer_train.noise import fill_uniform
 
 Floats = npt.NDArray[np.float64]
@@ -126,7 +126,7 @@ class _Player:
 
     def __init__(
         self,
-        policy: torch.nn.Module,
+        policy: Any,
         vec: Any,
         deterministic: bool,
         seed: int,
@@ -134,14 +134,14 @@ class _Player:
         normalizer: Callable[[torch.Tensor], torch.Tensor] | None,
     ) -> None:
         if not hasattr(policy, "action_head"):
-            policy = adapt_policy(
+            policy = puffer_policies.adapt_policy(
                 policy,
                 vec.single_observation_space,
                 vec.single_action_space,
                 observation_layout=vec.observation_layout,
                 action_layout=vec.action_layout,
             )
-        self._policy: Any = policy
+        self._policy = policy
         self._vec = vec
         self._deterministic = deterministic
         self._seed = seed
@@ -214,7 +214,7 @@ class _Counts:
         num_episodes = self.num_episodes
         self._returns += np.where(valid, rewards, 0.0)
         self._lengths += valid
-        for row in np.flatnonzero(ended & valid):
+        for row in np.flatnonzero(ended & valid).tolist():
             if len(self.own[row]) < self.quotas[row]:
                 episode_return = float(self._returns[row])
                 self.own[row].append((episode_return, episode_return, float(self._lengths[row])))
