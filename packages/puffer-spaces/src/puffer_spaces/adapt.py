@@ -106,8 +106,8 @@ def _adapted(env: Any, buffers: Buffers | None) -> PufferEnv:
             return adapter.adapt(env, buf=buffers)
     raise MissingAdapter(
         f"env must be a PufferEnv or something an installed adapter takes; got {type(env).__module__}."
-        f"{type(env).__qualname__}. For Gymnasium, gym, PettingZoo and dm_env environments install puffer-emulate: "
-        'pip install "puffer-vector[gymnasium]", or puffer-emulate itself.'
+        f"{type(env).__qualname__}. For Gymnasium, gym, PettingZoo and dm_env environments run "
+        "pip install ./packages/puffer-emulate (the extra puffer-vector[gymnasium] brings it too)."
     )
 
 

@@ -84,6 +84,7 @@ class PufferEnv:
     action_mask: npt.NDArray[np.bool_] | None = None
     agent_ids: npt.NDArray[np.int64]
     infos: list[dict[str, Any]]
+    initial_seed: int | None = None
 
     def __init__(self, buf: Buffers | Mapping[str, Any] | None = None, seed: int | None = None) -> None:
         self.initial_seed = seed

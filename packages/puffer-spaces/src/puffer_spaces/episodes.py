@@ -87,6 +87,7 @@ class Episodes:
                 f"records must have the dtype of the store, {self.dtype.names}; got {records.dtype.names}. "
                 "Build them with episode_dtype(extras)."
             )
+        self.num_dropped += max(0, len(records) - self.max_records)
         records = records[-self.max_records :]
         if self._count + len(records) > len(self._records):
             self._make_room(len(records))

@@ -28,7 +28,8 @@ class SingleAgentEnv(PufferEnv):
     The env's `reset` returns an observation or (observation, info); its `step(action)` returns (observation, reward,
     done, info), where `info["TimeLimit.truncated"]` marks a truncation, or (observation, reward, terminated, truncated,
     info). Spaces may nest. When an episode ends the env is reset in the same step, the last observation is kept in
-    `final_observations`, and a record is written; `score` and `perf` are taken from the last info where it has them.
+    `final_observations`, and a record is written; `score`, `perf` and the env's `episode_extras` are taken from the
+    last info where it has them.
 
     Seeds: with s = `world_seed(seed, first_world)`, the env's `reset` gets `seed=s` if it names the argument, else its
     method `seed(s)` is called if it has one; and `env.np_random` restarts from s. Global random state is never touched,
@@ -60,7 +61,8 @@ class SingleAgentEnv(PufferEnv):
         self.metadata = getattr(env, "metadata", self.metadata)
         self.render_mode = getattr(env, "render_mode", None)
         self.has_state = bool(getattr(env, "has_state", False))
-        self._episodes = Episodes()
+        self.episode_extras = tuple(getattr(env, "episode_extras", ()))
+        self._episodes = Episodes(self.episode_extras)
         self._num_steps = 0
         self._episode_return = 0.0
         self._episode_length = 0
@@ -165,6 +167,7 @@ class SingleAgentEnv(PufferEnv):
             self._episode_length,
             None if score is None else as_reward(score, 'info["score"]'),
             math.nan if perf is None else as_reward(perf, 'info["perf"]'),
+            *(as_reward(info.get(name, math.nan), f'info["{name}"]') for name in self.episode_extras),
         )
         self._episode_return, self._episode_length = 0.0, 0
 
