@@ -19,3 +19,9 @@ def estimate_advantages(
     advantages: npt.NDArray[np.float32],
     targets: npt.NDArray[np.float32],
 ) -> None: ...
+def add_moments(
+    rows: npt.NDArray[np.float32],
+    valid: npt.NDArray[np.uint8],
+    mean: npt.NDArray[np.float64],
+    totals: npt.NDArray[np.float64],
+) -> None: ...

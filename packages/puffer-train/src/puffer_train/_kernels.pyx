@@ -77,3 +77,24 @@ def estimate_advantages(
                     ratio = importance[s, t]
                     difference = min(ratio, rho_clip) * delta + min(ratio, trace_clip) * trace
                 targets[s, t] = values[s, t] + difference
+
+
+def add_moments(
+    const float[:, ::1] rows, const unsigned char[::1] valid, const double[::1] mean, double[:, ::1] totals
+):
+    """Add the valid rows' distances from the mean to totals[0], and their squares to totals[1]."""
+    cdef Py_ssize_t i, j
+    cdef Py_ssize_t num_columns = rows.shape[1]
+    cdef const float *row
+    cdef const double *means = &mean[0]
+    cdef double *sums = &totals[0, 0]
+    cdef double *squares = &totals[1, 0]
+    cdef double distance
+    with nogil:
+        for i in range(rows.shape[0]):
+            if valid[i]:
+                row = &rows[i, 0]
+                for j in range(num_columns):
+                    distance = row[j] - means[j]
+                    sums[j] += distance
+                    squares[j] += distance * distance

@@ -46,7 +46,8 @@ def estimate_advantages(
         valid: bool (num_segments, horizon). Whether the row acted on this step.
         gamma: Discount per step, in [0, 1].
         gae_lambda: 0 is one-step TD, 1 is Monte Carlo.
-        ratios: float32 (num_segments, horizon), probability of each action now over that when it was taken. None: 1.
+        ratios: float32 (num_segments, horizon), probability of each action now over that when it was taken.
+            None: all 1, whatever the bounds.
         rho_clip: ρ̄, bound of the ratio that weighs a step's own error.
         trace_clip: c̄, bound of the ratio that weighs what follows.
         advantages: Written and returned where given; else a new tensor.

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from puffer_train.distributed import Ranks
+from puffer_train.native import kernels
 
 _VARIANCE_FLOOR = 1e-8
 _SEGMENTS_AT_ONCE = 256
@@ -108,17 +109,14 @@ class ObservationNormalizer(nn.Module):
             valid: bool (num_segments, horizon). Other rows do not count.
             ranks: Processes whose rows count together.
         """
-        totals = torch.zeros(3, self.mean.numel(), dtype=torch.float64, device=self.mean.device)
-        for first in range(0, len(observations), _SEGMENTS_AT_ONCE):
-            totals += self._totals(
-                observations[first : first + _SEGMENTS_AT_ONCE], valid[first : first + _SEGMENTS_AT_ONCE]
-            )
-        if ranks is not None:
-            ranks.sum_(totals)
-        count, total, squares = totals
-        if self.mean.numel() == 0 or float(count[0]) == 0.0:
+        if self.mean.numel() == 0:
             return
-        # The sums are of distances from the old mean, so that squares of large means do not cancel.
+        if float(self.count) == 0.0:  # find a mean first: squares of distances from 0 could cancel
+            count, total, _ = self._totals(observations, valid, ranks)
+            self.mean += total / count.clamp(min=1.0)
+        count, total, squares = self._totals(observations, valid, ranks)
+        if float(count[0]) == 0.0:
+            return
         shift = total / count
         batch_variance = squares / count - shift * shift
         new_count = self.count + count[0]
@@ -146,17 +144,19 @@ class ObservationNormalizer(nn.Module):
             self._scales.append((mean[part].to(leaf.dtype), inverse_std[part].to(leaf.dtype)))
             first += leaf.size
 
-    def _totals(self, observations: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
-        rows = observations[valid] if not bool(valid.all()) else observations.reshape(-1, observations.shape[-1])
-        parts = []
-        first = 0
-        for leaf in self.leaves:
-            distances = self._view(rows, leaf) - self.mean[first : first + leaf.size].to(leaf.dtype)
-            count = torch.full((leaf.size,), float(len(rows)), dtype=torch.float64, device=rows.device)
-            squares = (distances * distances).sum(0, dtype=torch.float64)
-            parts.append(torch.stack([count, distances.sum(0, dtype=torch.float64), squares]))
-            first += leaf.size
-        return torch.cat(parts, dim=1) if parts else torch.zeros(3, 0, dtype=torch.float64, device=rows.device)
+    def _totals(self, observations: torch.Tensor, valid: torch.Tensor, ranks: Ranks | None) -> torch.Tensor:
+        """Return [count, sum, sum of squares] of distances from the mean: float64 (3, number of values)."""
+        totals = torch.zeros(3, self.mean.numel(), dtype=torch.float64, device=self.mean.device)
+        for start in range(0, len(observations), _SEGMENTS_AT_ONCE):
+            part, is_valid = observations[start : start + _SEGMENTS_AT_ONCE], valid[start : start + _SEGMENTS_AT_ONCE]
+            first = 0
+            for leaf in self.leaves:
+                columns = slice(first, first + leaf.size)
+                rows = self._view(part, leaf).reshape(-1, leaf.size)
+                totals[1:, columns] += _moments(rows, is_valid.reshape(-1), self.mean[columns])
+                first += leaf.size
+        totals[0] = valid.sum()
+        return totals if ranks is None else ranks.sum_(totals)
 
     def _view(self, rows: torch.Tensor, leaf: FloatLeaf) -> torch.Tensor:
         if self._in_bytes(rows):
@@ -166,3 +166,14 @@ class ObservationNormalizer(nn.Module):
     @staticmethod
     def _in_bytes(rows: torch.Tensor) -> bool:
         return rows.dtype == torch.uint8
+
+
+def _moments(rows: torch.Tensor, valid: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+    """Return sums of the valid rows' distances from the mean, and of their squares: float64 (2, row size)."""
+    native = kernels() if rows.device.type == "cpu" and rows.dtype == torch.float32 else None
+    if native is None:
+        distances = rows[valid].double() - mean
+        return torch.stack([distances.sum(0), distances.square().sum(0)])
+    totals = torch.zeros(2, len(mean), dtype=torch.float64)
+    native.add_moments(rows.contiguous().numpy(), valid.view(torch.uint8).numpy(), mean.numpy(), totals.numpy())
+    return totals

@@ -58,7 +58,7 @@ def check_kinds(config: TrainConfig) -> None:
 
 
 def _choices(annotation: str) -> tuple[str, ...]:
-    return tuple(re.findall(r'"(\w+)"', annotation)) if annotation.startswith("Literal") else ()
+    return tuple(re.findall(r"['\"](\w+)['\"]", annotation)) if annotation.startswith("Literal") else ()
 
 
 def _is_of_kind(value: Any, annotation: str) -> bool:

@@ -1,0 +1,138 @@
+"""The loss against the textbook, and what masks leave of it."""
+
+import pytest
+import torch
+
+from puffer_train.losses import STATISTIC_NAMES, explained_variance, ppo_loss
+
+SETTINGS = {"clip_coef": 0.2, "vf_coef": 0.5, "vf_clip_coef": None, "ent_coef": 0.01}
+
+
+def sample(num_steps=40, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    names = ("log_probs", "entropies", "values", "old_log_probs", "old_values", "advantages", "targets")
+    tensors = {name: torch.randn(num_steps, generator=generator) for name in names}
+    for name in ("log_probs", "entropies", "values"):
+        tensors[name].requires_grad_(True)
+    return tensors
+
+
+def loss_of(tensors, weights, **settings):
+    given = dict(tensors)
+    current = [given.pop(name) for name in ("log_probs", "entropies", "values")]
+    return ppo_loss(*current, **given, weights=weights, **{**SETTINGS, **settings})
+
+
+def statistic(loss, name):
+    return loss.statistics[STATISTIC_NAMES.index(name)].item()
+
+
+@pytest.mark.parametrize("vf_clip_coef", [None, 0.3])
+def test_equals_the_textbook(vf_clip_coef):
+    tensors = sample()
+    loss = loss_of(tensors, torch.full((40,), 1 / 40), vf_clip_coef=vf_clip_coef)
+
+    log_ratio = tensors["log_probs"] - tensors["old_log_probs"]
+    ratio = log_ratio.exp()
+    surrogate = torch.min(ratio * tensors["advantages"], ratio.clamp(0.8, 1.2) * tensors["advantages"])
+    error = (tensors["values"] - tensors["targets"]) ** 2
+    if vf_clip_coef is not None:
+        moved = torch.clamp(tensors["values"] - tensors["old_values"], -vf_clip_coef, vf_clip_coef)
+        error = torch.max(error, (tensors["old_values"] + moved - tensors["targets"]) ** 2)
+    expected = -surrogate.mean() + 0.5 * 0.5 * error.mean() - 0.01 * tensors["entropies"].mean()
+    torch.testing.assert_close(loss.total, expected)
+    assert statistic(loss, "policy_loss") == pytest.approx(-surrogate.mean().item(), rel=1e-5)
+    assert statistic(loss, "value_loss") == pytest.approx(0.5 * error.mean().item(), rel=1e-5)
+    assert statistic(loss, "old_approx_kl") == pytest.approx(-log_ratio.mean().item(), rel=1e-4)
+    assert statistic(loss, "approx_kl") == pytest.approx((ratio - 1 - log_ratio).mean().item(), rel=1e-4)
+    assert statistic(loss, "clipfrac") == pytest.approx(((ratio - 1).abs() > 0.2).float().mean().item())
+    assert statistic(loss, "importance") == pytest.approx(ratio.mean().item(), rel=1e-5)
+
+
+def test_b2_b6_padding_changes_neither_loss_nor_gradients():
+    tensors = sample(20)
+    loss_of(tensors, torch.full((20,), 1 / 20)).total.backward()
+    padded = {
+        name: torch.cat([value.detach(), 1e3 * torch.ones(13)]).requires_grad_(value.requires_grad)
+        for name, value in tensors.items()
+    }
+    weights = torch.cat([torch.full((20,), 1 / 20), torch.zeros(13)])
+    # Padding has a ratio of 1, as two evaluations of the same row give.
+    loss = loss_of(padded, weights)
+    loss.total.backward()
+
+    torch.testing.assert_close(loss.total, loss_of(tensors, torch.full((20,), 1 / 20)).total)
+    for name in ("log_probs", "entropies", "values"):
+        torch.testing.assert_close(padded[name].grad[:20], tensors[name].grad)
+        assert (padded[name].grad[20:] == 0).all()
+
+
+def test_b13_parts_of_a_minibatch_add_up_to_it():
+    tensors = sample(30)
+    weights = torch.full((30,), 1 / 30)
+    whole = loss_of(tensors, weights)
+    parts = [
+        loss_of({name: value[part] for name, value in tensors.items()}, weights[part])
+        for part in (slice(0, 7), slice(7, 20), slice(20, 30))
+    ]
+
+    torch.testing.assert_close(sum(part.total for part in parts), whole.total)
+    torch.testing.assert_close(sum(part.statistics for part in parts), whole.statistics)
+
+
+def test_policy_gradient_at_ratio_one_is_the_advantage_times_the_score():
+    """A softmax of two actions: d/dlogit of -mean(A log π) = -mean(A (onehot - π))."""
+    logits = torch.zeros(4, 2, requires_grad=True)
+    actions = torch.tensor([0, 1, 0, 1])
+    advantages = torch.tensor([1.0, -2.0, 3.0, 0.5])
+    log_probs = logits.log_softmax(1).gather(1, actions[:, None])[:, 0]
+    zeros = torch.zeros(4)
+
+    loss = ppo_loss(
+        log_probs,
+        zeros,
+        zeros,
+        old_log_probs=log_probs.detach(),
+        old_values=zeros,
+        advantages=advantages,
+        targets=zeros,
+        weights=torch.full((4,), 0.25),
+        **SETTINGS,
+    )
+    loss.total.backward()
+
+    one_hot = torch.nn.functional.one_hot(actions, 2).float()
+    torch.testing.assert_close(logits.grad, -0.25 * advantages[:, None] * (one_hot - 0.5))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "has_gradient"), [(1.5, 1, False), (1.5, -1, True), (0.5, 1, True), (0.5, -1, False)]
+)
+def test_clipping_stops_the_gradient_only_where_the_policy_has_gone_too_far(ratio, advantage, has_gradient):
+    log_probs = torch.tensor([ratio]).log().requires_grad_(True)
+    zero = torch.zeros(1)
+    loss = ppo_loss(
+        log_probs,
+        zero,
+        zero,
+        old_log_probs=zero,
+        old_values=zero,
+        advantages=torch.tensor([float(advantage)]),
+        targets=zero,
+        weights=torch.ones(1),
+        **SETTINGS,
+    )
+    loss.total.backward()
+
+    assert (log_probs.grad.abs().item() > 0) is has_gradient
+
+
+def test_b17_explained_variance_by_hand():
+    targets = torch.tensor([1.0, 2.0, 3.0, 99.0])
+    valid = torch.tensor([True, True, True, False])
+
+    assert explained_variance(targets, targets, valid).item() == 1.0
+    assert explained_variance(targets, torch.zeros(4), valid).item() == 0.0
+    assert explained_variance(targets, torch.tensor([1.0, 2.0, 2.0, 0.0]), valid).item() == pytest.approx(1 - 1 / 3)
+    assert explained_variance(torch.ones(4), torch.zeros(4), valid).item() == 0.0
+    assert explained_variance(targets[:1], targets[:1], valid[:1]).item() == 0.0
