@@ -1,1 +1,58 @@
-"""Policies for reinforcement learning: encoders, memory, action heads."""
+"""Policies for reinforcement learning: encoders, memories, action heads."""
+
+from importlib.metadata import version as _version
+
+from puffer_policies.default import DefaultPolicy, default_policy, env_spaces
+from puffer_policies.distributions import (
+    ActionHead,
+    BernoulliHead,
+    BetaHead,
+    CategoricalHead,
+    CompositeHead,
+    NonFiniteParametersError,
+    NormalHead,
+    TanhNormalHead,
+    make_action_head,
+)
+from puffer_policies.encoders import MLP, MultiInput, NatureCNN, make_encoder
+from puffer_policies.initialization import layer_init
+from puffer_policies.linear import Linear
+from puffer_policies.memory import GRU, LSTM, Memory, MinGRU
+from puffer_policies.observations import unflatten_observations
+from puffer_policies.policies import Policy, TrainablePolicy
+from puffer_policies.protocol import AdaptedPolicy, adapt_policy
+from puffer_policies.recurrent import LSTMWrapper, RecurrentPolicy
+
+__version__ = _version("puffer-policies")
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "MLP",
+    "ActionHead",
+    "AdaptedPolicy",
+    "BernoulliHead",
+    "BetaHead",
+    "CategoricalHead",
+    "CompositeHead",
+    "DefaultPolicy",
+    "LSTMWrapper",
+    "Linear",
+    "Memory",
+    "MinGRU",
+    "MultiInput",
+    "NatureCNN",
+    "NonFiniteParametersError",
+    "NormalHead",
+    "Policy",
+    "RecurrentPolicy",
+    "TanhNormalHead",
+    "TrainablePolicy",
+    "adapt_policy",
+    "default_policy",
+    "env_spaces",
+    "layer_init",
+    "make_action_head",
+    "make_encoder",
+    "unflatten_observations",
+]

@@ -1,0 +1,308 @@
+"""Heads for Box actions: Normal, tanh-Normal and Beta."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from puffer_policies.heads import ONE_BELOW, ActionHead
+
+Tensor = torch.Tensor
+Pair = tuple[Tensor, Tensor]
+
+LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+NORMAL_ENTROPY = 0.5 + LOG_SQRT_2PI
+"""Entropy of a Normal with deviation 1, in nats."""
+
+EDGE = 1e-6
+"""Bounded actions stay so far inside their range of 1: float32 cannot tell densities apart that are nearer."""
+
+MAX_RANGE = 1e6
+"""Bounds further apart than this say "no bound": actions are then not scaled to them."""
+
+BETA_TRIES = 4
+"""Tries of the rejection sampler for a Gamma; each fails with probability below 0.05, so all do once in 160,000."""
+
+
+class BoxHead(ActionHead):
+    """What heads for a Box share: independent elements, bounds, and a scale that takes [-1, 1] to them.
+
+    Args:
+        low: Lower bound of each element; -inf where there is none.
+        high: Upper bound of each element; inf where there is none.
+        action_shape: Shape of an action.
+        action_dtype: Dtype of actions.
+        rescale: Whether [-1, 1] of the distribution stands for the bounds of the elements that have both.
+        state_dependent_std: Whether the policy's network computes the second half of the parameters too.
+    """
+
+    low: Tensor
+    high: Tensor
+    half_range: Tensor | None
+    center: Tensor | None
+
+    def __init__(
+        self,
+        low: Sequence[float],
+        high: Sequence[float],
+        action_shape: tuple[int, ...] | None = None,
+        action_dtype: torch.dtype = torch.float32,
+        *,
+        rescale: bool = True,
+        state_dependent_std: bool = False,
+    ) -> None:
+        super().__init__()
+        lows, highs = np.asarray(low, np.float64).ravel(), np.asarray(high, np.float64).ravel()
+        self.size = len(lows)
+        self.num_parameters = 2 * self.size
+        self.num_free = 0 if state_dependent_std else self.size
+        self.num_noise = self.size
+        self.action_shape = (self.size,) if action_shape is None else action_shape
+        self.action_dtype = action_dtype
+        bounded = np.isfinite(lows) & np.isfinite(highs)
+        with np.errstate(over="ignore", invalid="ignore"):
+            bounded &= (highs - lows) <= MAX_RANGE
+        self.is_bounded = bool(bounded.all())
+        half_range = np.where(bounded, (highs - np.where(bounded, lows, 0.0)) / 2, 1.0)
+        center = np.where(bounded, (highs + lows) / 2, 0.0) if bounded.any() else np.zeros_like(lows)
+        is_scaled = rescale and bool((half_range != 1.0).any() or (center != 0.0).any())
+        self.clips = bool(np.isfinite(lows).any() or np.isfinite(highs).any())
+        self.log_volume = float(np.log(half_range).sum()) if is_scaled else 0.0
+        for name, values in (("low", lows), ("high", highs)):
+            self.register_buffer(name, torch.from_numpy(values).float(), persistent=False)
+        for name, values in (("half_range", half_range), ("center", center)):
+            self.register_buffer(name, torch.from_numpy(values).float() if is_scaled else None, persistent=False)
+
+    def env_actions(self, actions: Tensor) -> Tensor:
+        """Clip actions to the bounds of the Box."""
+        if not self.clips:
+            return actions
+        rows = actions.reshape(len(actions), self.size)
+        clipped = torch.maximum(torch.minimum(rows, self.high.to(rows.dtype)), self.low.to(rows.dtype))
+        return clipped.reshape(actions.shape)
+
+    def log_prob(self, parameters: Tensor, actions: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        """Sum the log-densities of the elements."""
+        _refuse_mask(action_mask)
+        return self._log_density(self._halves(parameters), self._to_unit(actions)).sum(1) - self.log_volume
+
+    def entropy(self, parameters: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        """Sum the differential entropies of the elements."""
+        _refuse_mask(action_mask)
+        return self._entropies(self._halves(parameters)).sum(1) + self.log_volume
+
+    def log_prob_and_entropy(
+        self, parameters: Tensor, actions: Tensor, action_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return both."""
+        return self.log_prob(parameters, actions, action_mask), self.entropy(parameters, action_mask)
+
+    def _sample(self, parameters: Tensor, noise: Tensor, action_mask: Tensor | None) -> Tensor:
+        _refuse_mask(action_mask)
+        return self._to_actions(self._draw(self._halves(parameters), noise))
+
+    def _mode(self, parameters: Tensor, action_mask: Tensor | None) -> Tensor:
+        _refuse_mask(action_mask)
+        return self._to_actions(self._modes(self._halves(parameters)))
+
+    def _halves(self, parameters: Tensor) -> Pair:
+        parameters = parameters.float()
+        return parameters[:, : self.size], parameters[:, self.size :]
+
+    def _to_unit(self, actions: Tensor) -> Tensor:
+        values = actions.reshape(actions.shape[0], self.size).float()
+        return values if self.center is None or self.half_range is None else (values - self.center) / self.half_range
+
+    def _to_actions(self, values: Tensor) -> Tensor:
+        if self.center is not None and self.half_range is not None:
+            values = torch.addcmul(self.center, values, self.half_range)
+        return values.to(self.action_dtype).reshape(-1, *self.action_shape)
+
+    def _draw(self, halves: Pair, noise: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _modes(self, halves: Pair) -> Tensor:
+        raise NotImplementedError
+
+    def _log_density(self, halves: Pair, values: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _entropies(self, halves: Pair) -> Tensor:
+        raise NotImplementedError
+
+
+class NormalHead(BoxHead):
+    """Independent Normals. Parameters: means, then logarithms of deviations, (rows, 2 * size).
+
+    Samples are not bounded; `env_actions` clips what the env is sent, the log-probability is that of the sample.
+    """
+
+    def _draw(self, halves: Pair, noise: Tensor) -> Tensor:
+        mean, log_std = halves
+        return torch.addcmul(mean, log_std.exp(), standard_normal(noise))
+
+    def _modes(self, halves: Pair) -> Tensor:
+        return halves[0]
+
+    def _log_density(self, halves: Pair, values: Tensor) -> Tensor:
+        mean, log_std = halves
+        return -0.5 * ((values - mean) * torch.exp(-log_std)).square() - log_std - LOG_SQRT_2PI
+
+    def _entropies(self, halves: Pair) -> Tensor:
+        return halves[1] + NORMAL_ENTROPY
+
+    def _to_parameters(self, output: Any) -> Tensor:
+        mean, std = (
+            output if isinstance(output, tuple | list) and len(output) == 2 else (_mean_of(output), _std_of(output))
+        )
+        if not isinstance(mean, Tensor) or not isinstance(std, Tensor) or mean.ndim < 2:
+            raise self.unfit(output)
+        mean = mean.flatten(1)
+        std = std.flatten(1) if std.ndim > 1 else std.reshape(1, -1)
+        if mean.shape[1] != self.size or std.shape[1] not in (1, self.size) or std.shape[0] not in (1, len(mean)):
+            raise self.unfit(output)
+        return torch.cat([mean, torch.log(std).expand_as(mean)], 1)
+
+    def expected(self) -> str:
+        """Say in words what a policy returns for this head."""
+        return f"mean and standard deviation, each (rows, {self.size}), the deviation perhaps (1, {self.size})"
+
+
+class TanhNormalHead(BoxHead):
+    """Normals squashed by tanh into the bounds. Parameters as for `NormalHead`, before the squashing.
+
+        y = tanh(x)    log p(y) = log N(x) - log(1 - y²)
+
+    Haarnoja et al. 2018, appendix C (https://arxiv.org/abs/1801.01290). The entropy has no closed form; it is
+    integrated with 16 nodes of Gauss-Hermite. `mode` is the squashed mean, the median of the distribution.
+    """
+
+    nodes: Tensor
+    node_weights: Tensor
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _require_bounds(self, "tanh_normal")
+        nodes, weights = np.polynomial.hermite_e.hermegauss(16)
+        self.register_buffer("nodes", torch.from_numpy(nodes).float(), persistent=False)
+        self.register_buffer(
+            "node_weights", torch.from_numpy(weights / math.sqrt(2 * math.pi)).float(), persistent=False
+        )
+
+    def _draw(self, halves: Pair, noise: Tensor) -> Tensor:
+        mean, log_std = halves
+        x = torch.addcmul(mean, log_std.exp(), standard_normal(noise))
+        return torch.tanh(x).clamp(2 * EDGE - 1, 1 - 2 * EDGE)
+
+    def _modes(self, halves: Pair) -> Tensor:
+        return torch.tanh(halves[0])
+
+    def _log_density(self, halves: Pair, values: Tensor) -> Tensor:
+        mean, log_std = halves
+        x = torch.atanh(values.clamp(2 * EDGE - 1, 1 - 2 * EDGE))
+        density = -0.5 * ((x - mean) * torch.exp(-log_std)).square() - log_std - LOG_SQRT_2PI
+        return density - _log_slope(x)
+
+    def _entropies(self, halves: Pair) -> Tensor:
+        mean, log_std = halves
+        x = mean.unsqueeze(-1) + log_std.exp().unsqueeze(-1) * self.nodes
+        return log_std + NORMAL_ENTROPY + (_log_slope(x) * self.node_weights).sum(-1)
+
+
+class BetaHead(BoxHead):
+    """Betas stretched over the bounds. Parameters: those of alpha, then those of beta, (rows, 2 * size).
+
+        alpha = 1 + softplus(a)    beta = 1 + softplus(b)
+
+    Both are above 1, so the density has one peak and is 0 at the bounds. Chou et al. 2017, "Improving stochastic policy
+    gradients in continuous control with deep reinforcement learning using the Beta distribution" (ICML).
+    Samples are X / (X + Y) of two Gammas by Marsaglia & Tsang 2000, "A simple method for generating gamma variables",
+    with a fixed number of tries.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _require_bounds(self, "beta")
+        self.num_free = 0
+        self.num_noise = self.size * 2 * BETA_TRIES * 2
+
+    def _draw(self, halves: Pair, noise: Tensor) -> Tensor:
+        alpha, beta = _concentrations(halves)
+        noise = noise.view(len(noise), self.size, 2, BETA_TRIES, 2)
+        x, y = _gamma(alpha, noise[:, :, 0]), _gamma(beta, noise[:, :, 1])
+        return (x / (x + y)).clamp(EDGE, 1 - EDGE) * 2.0 - 1.0
+
+    def _modes(self, halves: Pair) -> Tensor:
+        alpha, beta = _concentrations(halves)
+        return (alpha - 1.0) / (alpha + beta - 2.0).clamp_min(1e-12) * 2.0 - 1.0
+
+    def _log_density(self, halves: Pair, values: Tensor) -> Tensor:
+        alpha, beta = _concentrations(halves)
+        share = ((values + 1.0) * 0.5).clamp(EDGE, 1 - EDGE)
+        powers = torch.xlogy(alpha - 1.0, share) + (beta - 1.0) * torch.log1p(-share)
+        return powers - _log_beta(alpha, beta) - math.log(2.0)
+
+    def _entropies(self, halves: Pair) -> Tensor:
+        alpha, beta = _concentrations(halves)
+        total = alpha + beta
+        spread = (alpha - 1.0) * torch.digamma(alpha) + (beta - 1.0) * torch.digamma(beta)
+        return _log_beta(alpha, beta) - spread + (total - 2.0) * torch.digamma(total) + math.log(2.0)
+
+
+def standard_normal(noise: Tensor) -> Tensor:
+    """Turn uniform numbers k / 2^24 into Normal ones by the inverse distribution at the middle of [k, k + 1) / 2^24.
+
+    The middle is exact in float32 and never 0 or 1; the largest result is 5.4 in size.
+    """
+    return torch.erfinv(2.0 * noise - ONE_BELOW) * math.sqrt(2.0)
+
+
+def _gamma(concentration: Tensor, noise: Tensor) -> Tensor:
+    """Draw Gammas of concentration >= 1: (rows, size) from noise (rows, size, tries, 2)."""
+    d = (concentration - 1.0 / 3.0).unsqueeze(-1)
+    normal = standard_normal(noise[..., 0])
+    v = (1.0 + normal / torch.sqrt(9.0 * d)).clamp_min(1e-6).pow(3)
+    accepted = torch.log1p(-noise[..., 1]) < 0.5 * normal.square() + d * (1.0 - v + torch.log(v))
+    first = accepted.to(torch.uint8).argmax(-1, keepdim=True)
+    return (d * v).gather(-1, first).squeeze(-1)
+
+
+def _concentrations(halves: Pair) -> Pair:
+    return 1.0 + functional.softplus(halves[0]), 1.0 + functional.softplus(halves[1])
+
+
+def _log_beta(alpha: Tensor, beta: Tensor) -> Tensor:
+    return torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(alpha + beta)
+
+
+def _log_slope(x: Tensor) -> Tensor:
+    """Compute log(1 - tanh(x)²) without cancellation."""
+    return 2.0 * (math.log(2.0) - x - functional.softplus(-2.0 * x))
+
+
+def _mean_of(output: Any) -> Any:
+    return getattr(output, "mean", None)
+
+
+def _std_of(output: Any) -> Any:
+    return getattr(output, "stddev", None)
+
+
+def _refuse_mask(action_mask: Tensor | None) -> None:
+    if action_mask is not None and action_mask.shape[-1] > 0:
+        raise ValueError(
+            f"action_mask must be None for a Box; got {tuple(action_mask.shape)}. Masks are for discrete actions."
+        )
+
+
+def _require_bounds(head: BoxHead, name: str) -> None:
+    if not head.is_bounded:
+        raise ValueError(
+            f"distribution {name!r} needs a Box with finite bounds; got low {head.low.tolist()}, "
+            f"high {head.high.tolist()}. Use 'normal', or declare the bounds."
+        )
