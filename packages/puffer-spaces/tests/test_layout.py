@@ -54,9 +54,8 @@ DISCRETE = st.recursive(
 
 
 def assert_same(one, two):
-    if not np.shape(two):  # Gymnasium samples 0-d Boxes as arrays or as scalars
+    if isinstance(one, np.ndarray) and isinstance(two, np.generic):  # Gymnasium samples some 0-d Boxes as scalars
         two = np.asarray(two)
-        one = np.asarray(one)
     assert type(one) is type(two)
     if isinstance(one, dict):
         assert list(one) == list(two)

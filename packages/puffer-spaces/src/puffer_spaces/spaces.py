@@ -75,7 +75,7 @@ def as_gymnasium_space(space: Any) -> spaces.Space[Any]:
         return spaces.Box(space.low, space.high, shape, dtype)
     if hasattr(space, "n"):
         if type(space).__name__ == "MultiBinary":
-            return spaces.MultiBinary(tuple(np.atleast_1d(space.n).tolist()))
+            return spaces.MultiBinary(space.n if np.ndim(space.n) == 0 else tuple(space.n))
         return spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0) or 0))
     raise TypeError(
         f"space must be a Gymnasium space or look like one (low and high, n, nvec or spaces); got {space!r}. "
