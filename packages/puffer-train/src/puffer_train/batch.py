@@ -75,4 +75,4 @@ def as_rows(ids: npt.NDArray[np.int64], device: torch.device) -> Rows:
     first, last = int(ids[0]), int(ids[-1])
     if last - first + 1 == len(ids) and bool((ids[1:] > ids[:-1]).all()):
         return slice(first, last + 1)
-    return torch.from_numpy(ids).to(device)
+    return torch.tensor(ids, device=device)

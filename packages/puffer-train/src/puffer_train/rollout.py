@@ -70,6 +70,7 @@ class Rollout:
         self._carry = self._make_carry()
         self._state: tuple[torch.Tensor, ...] = tuple(policy.initial_state(num_agents, self.device))
         self._slots = np.zeros(num_agents, np.int64)
+        self._num_outcomes = np.zeros(num_agents, np.int64)
         self._num_steps = np.zeros(num_agents, np.int64)
         self._acted = np.zeros(num_agents, np.bool_)
         self._held: Batch | None = None
@@ -106,7 +107,7 @@ class Rollout:
         num_slots = self.experience.num_slots
         while True:
             batch = self._receive()
-            if self._slots.min() >= num_slots:
+            if self._num_outcomes.min() >= num_slots:
                 self._hold(batch)
                 break
             self._act(batch)
@@ -121,6 +122,7 @@ class Rollout:
             self.is_started = True
             return
         held = self._held
+        self._num_outcomes[:] = 0
         self._slots[:] = 1
         if held is not None:
             self._slots[held.ids] = 0
@@ -180,7 +182,7 @@ class Rollout:
     ) -> None:
         """Store what the last action of each row brought."""
         experience = self.experience
-        slots = self._slots[ids]
+        slots = self._num_outcomes[ids] = self._slots[ids]
         if not acted.all():  # padding may hold anything
             rewards = np.where(acted, rewards, np.float32(0.0))
             terminals = terminals & acted
