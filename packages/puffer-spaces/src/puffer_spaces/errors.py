@@ -19,16 +19,18 @@ class UnknownEnvError(PufferError, ValueError):
     Attributes:
         env_id: The id that was asked for.
         near: Registered ids that look like it, best first.
+        remarks: Sentences about packages whose environments could not be read.
     """
 
     def __init__(self, env_id: str, near: Sequence[str] = (), remarks: Sequence[str] = ()) -> None:
         self.env_id = env_id
         self.near = tuple(near)
+        self.remarks = tuple(remarks)
         hint = f"Did you mean {' or '.join(self.near)}?" if near else "env_ids() lists all of them."
         super().__init__(" ".join([f"environment id must be a registered one; got {env_id!r}. {hint}", *remarks]))
 
-    def __reduce__(self) -> tuple[type[UnknownEnvError], tuple[str, tuple[str, ...]]]:
-        return type(self), (self.env_id, self.near)
+    def __reduce__(self) -> tuple[type[UnknownEnvError], tuple[str, tuple[str, ...], tuple[str, ...]]]:
+        return type(self), (self.env_id, self.near, self.remarks)
 
 
 class MissingAdapter(PufferError, TypeError):  # noqa: N818 - the name is part of the public face
