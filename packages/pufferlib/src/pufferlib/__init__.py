@@ -16,7 +16,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from puffer_spaces import PufferEnv, check_env, register
-from puffer_vector import Multiprocessing, Serial, VectorEnv, WorkerError, autotune
+from puffer_vector import Multiprocessing, Serial, VectorEnv, WorkerError
 
 from pufferlib.environment import emulate, make
 
@@ -44,7 +44,6 @@ __all__ = [
     "Serial",
     "VectorEnv",
     "WorkerError",
-    "autotune",
     "check_env",
     "default_policy",
     "emulate",
