@@ -86,5 +86,5 @@ def test_a_wrapper_that_does_not_record_its_arguments_cannot_be_made_again():
 
 
 def test_what_is_no_environment_is_no_recipe():
-    with pytest.raises(TypeError, match="must be a Gymnasium environment or what makes one"):
+    with pytest.raises(TypeError, match="must be an environment or what makes one"):
         creator_of(3)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 
 from puffer_emulate.copies import is_creator
 from puffer_emulate.gymnasium import GymnasiumPufferEnv, SpecCreator
+from puffer_emulate.pettingzoo import PettingZooPufferEnv, is_pettingzoo, refuse_recipe
 from puffer_spaces import Buffers, PufferEnv
 
 
@@ -24,7 +25,7 @@ def emulate(
     """Make a PufferEnv of a foreign environment.
 
     Args:
-        env: A Gymnasium env, or a class or function that makes one.
+        env: A Gymnasium or PettingZoo env, or a class or function that makes one.
         num_envs: Worlds in the one object that is returned; None is one world. An env that is already an object is
             made again from its `spec` for the others.
         buf: `Buffers`, a dict of arrays, or None to allocate them.
@@ -46,29 +47,44 @@ def emulate(
             f'Use puffer_spaces.make_env("gym-{env.removeprefix("gym-")}"), or pass gymnasium.make(...).'
         )
     if isinstance(env, PufferEnv):
-        if num_envs not in (None, env.num_envs) or kwargs:
-            raise TypeError(
-                f"a PufferEnv needs no emulation; got one of {env.num_envs} worlds, num_envs={num_envs} and {kwargs}. "
-                "Vectorise it with puffer_vector.make."
-            )
-        return env
+        return _unchanged(env, num_envs, kwargs)
     arguments: dict[str, Any] = {
         "buf": buf,
         "seed": seed,
         "num_envs": 1 if num_envs is None else num_envs,
         "episode_extras": episode_extras,
     }
-    if is_creator(env):
-        return GymnasiumPufferEnv(env_creator=env, env_kwargs=kwargs, **arguments)
-    return GymnasiumPufferEnv(env, env_kwargs=kwargs, **arguments)
+    if not is_creator(env):
+        return _adapter_of(env)(env, env_kwargs=kwargs, **arguments)
+    made = env(**kwargs)
+    if isinstance(made, PufferEnv):
+        return _unchanged(made, num_envs, {})
+    # The first env, made to see its kind, is the first world.
+    waiting = [made]
+    return _adapter_of(made)(env_creator=lambda: waiting.pop() if waiting else env(**kwargs), **arguments)
+
+
+def _unchanged(env: PufferEnv, num_envs: int | None, kwargs: Mapping[str, Any]) -> PufferEnv:
+    if num_envs not in (None, env.num_envs) or kwargs:
+        raise TypeError(
+            f"a PufferEnv needs no emulation; got one of {env.num_envs} worlds, num_envs={num_envs}, {dict(kwargs)}. "
+            "Vectorise it with puffer_vector.make."
+        )
+    return env
+
+
+def _adapter_of(env: Any) -> Callable[..., PufferEnv]:
+    if is_pettingzoo(env):
+        return PettingZooPufferEnv
+    return GymnasiumPufferEnv
 
 
 def creator_of(env: Any) -> EnvCreator:
     """Return what makes PufferEnvs of any number of worlds of an environment, for `puffer_vector.make`.
 
     Args:
-        env: A Gymnasium env, or a class or function that makes one. An object is only a recipe: each world is made
-            anew from its `spec`.
+        env: A Gymnasium or PettingZoo env, or a class or function that makes one. A Gymnasium object is only a recipe:
+            each world is made anew from its `spec`.
 
     Raises:
         TypeError: It is neither.
@@ -76,8 +92,10 @@ def creator_of(env: Any) -> EnvCreator:
     """
     if is_creator(env):
         return EnvCreator(env)
+    if is_pettingzoo(env):
+        refuse_recipe(env)
     if not isinstance(env, gymnasium.Env):
-        raise TypeError(f"env must be a Gymnasium environment or what makes one; got {env!r}. Pass its class.")
+        raise TypeError(f"env must be an environment or what makes one; got {env!r}. Pass its class.")
     return EnvCreator(SpecCreator(env))
 
 

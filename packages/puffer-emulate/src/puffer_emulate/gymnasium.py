@@ -9,8 +9,9 @@ import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from puffer_emulate.copies import check_alike, env_name, make_envs
-from puffer_emulate.single_agent import SingleAgentWorlds, World
+from puffer_emulate.single_agent import SingleAgentWorlds
 from puffer_emulate.snapshots import layers_of
+from puffer_emulate.worlds import World
 from puffer_spaces import Buffers, PufferEnv
 
 _OUTER_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)

@@ -13,16 +13,17 @@ _IMMUTABLE = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 def own_info(info: Mapping[str, Any]) -> dict[str, Any]:
     """Copy an info with the containers and arrays in it; other objects stay the env's."""
-    return {key: value if type(value) in _IMMUTABLE else _own(value) for key, value in info.items()}
+    return {key: value if type(value) in _IMMUTABLE else own_value(value) for key, value in info.items()}
 
 
-def _own(value: Any) -> Any:
+def own_value(value: Any) -> Any:
+    """Copy the containers and arrays of a value."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, Mapping):
         return own_info(value)
     if type(value) in (list, tuple, set):
-        return type(value)(item if type(item) in _IMMUTABLE else _own(item) for item in value)
+        return type(value)(item if type(item) in _IMMUTABLE else own_value(item) for item in value)
     return value
 
 
