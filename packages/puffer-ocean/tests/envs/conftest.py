@@ -1,4 +1,4 @@
-"""The random numbers of native environments in plain Python, for references that repeat whole episodes."""
+"""What rule tests share: the random numbers of native environments in plain Python, and scripted play."""
 
 from __future__ import annotations
 
@@ -71,3 +71,44 @@ def episode_stream() -> type[EpisodeStream]:
 @pytest.fixture(scope="session")
 def sincos():
     return sine_and_cosine
+
+
+def records_of_first_episodes(env, policy):
+    """The record of the first episode of each world, in no order: not biased towards short episodes."""
+    observations, _ = env.reset(seed=7)
+    records, missing = [], set(range(env.num_envs))
+    while missing:
+        env.step(policy(observations))
+        for record in env.episodes():
+            if record["world"] in missing:
+                missing.remove(int(record["world"]))
+                records.append(record)
+    return np.array(records)
+
+
+@pytest.fixture(scope="session")
+def first_episodes():
+    return records_of_first_episodes
+
+
+class BallFollower:
+    """Plays breakout: brings the paddle under the ball, to meet it with a place that is drawn for each bounce."""
+
+    def __init__(self, num_envs, *, ball_size=16, paddle_width=62, is_continuous=False, seed=0):
+        self.rng, self.aims = np.random.default_rng(seed), np.zeros(num_envs)
+        self.ball_size, self.paddle_width, self.is_continuous = ball_size, paddle_width, is_continuous
+
+    def __call__(self, observations):
+        is_up = observations[:, 5] < 0
+        self.aims[is_up] = self.rng.uniform(-0.2, 0.2, int(is_up.sum()))
+        width = self.paddle_width * observations[:, 9]
+        paddle = observations[:, 0] * 576 + width / 2 + self.aims * width
+        gap = observations[:, 2] * 576 + self.ball_size / 2 - paddle
+        if self.is_continuous:
+            return np.clip(gap / 40, -1, 1).astype(np.float32)[:, None]
+        return np.where(gap > 20, 2, np.where(gap < -20, 1, 0)).astype(np.int32)
+
+
+@pytest.fixture(scope="session")
+def ball_follower():
+    return BallFollower

@@ -111,19 +111,6 @@ def follow(observations):
     return np.array([STILL, DOWN, UP])[direction.astype(int)]
 
 
-def first_episodes(env, policy):
-    """The records of the first episode of each world: not biased towards short ones."""
-    observations, _ = env.reset(seed=7)
-    records, missing = [], set(range(env.num_envs))
-    while missing:
-        env.step(policy(observations))
-        for record in env.episodes():
-            if record["world"] in missing:
-                missing.remove(int(record["world"]))
-                records.append(record)
-    return np.array(records)
-
-
 @settings(max_examples=10, deadline=None)
 @given(
     parameters=st.fixed_dictionaries(
@@ -164,7 +151,7 @@ def test_games_equal_the_reference(parameters, seed, noise, episode_stream):
     env.close()
 
 
-def test_a_game_ends_at_21_points_and_is_recorded():
+def test_a_game_ends_at_21_points_and_is_recorded(first_episodes):
     env = OceanEnv("pong", seed=1)
     records = first_episodes(env, lambda observations: np.full(1, UP))
 
@@ -177,7 +164,7 @@ def test_a_game_ends_at_21_points_and_is_recorded():
     env.close()
 
 
-def test_the_return_counts_hits_as_well_as_points():
+def test_the_return_counts_hits_as_well_as_points(first_episodes):
     env = OceanEnv("pong", num_envs=8)
     records = first_episodes(env, follow)
     env.close()
@@ -186,7 +173,7 @@ def test_the_return_counts_hits_as_well_as_points():
     assert (records["perf"] <= 1).all()
 
 
-def test_an_endless_rally_is_truncated_after_20000_frames():
+def test_an_endless_rally_is_truncated_after_20000_frames(first_episodes):
     env = OceanEnv("pong", seed=0, opponent_speed=13)
     (record,) = first_episodes(env, follow)
 
@@ -244,7 +231,7 @@ SCORES = {"random": -21, "still": -21, "follow": 21}
 
 
 @pytest.mark.parametrize("script", SCORES)
-def test_scripted_agents_score_as_documented(script):
+def test_scripted_agents_score_as_documented(script, first_episodes):
     num_envs = 200
     env = OceanEnv("pong", num_envs=num_envs)
     rng = np.random.default_rng(0)

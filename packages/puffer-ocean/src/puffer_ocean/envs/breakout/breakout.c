@@ -25,7 +25,7 @@
 #define OC_HAS_DRAW
 #include "ocean.h"
 
-#include <math.h>
+#include "bricks.h"
 
 enum {
     FIELD_WIDTH = 576,
@@ -48,7 +48,7 @@ static const float LAUNCH_ANGLE = OC_PI / 3.25f; /* to the vertical */
 
 typedef struct {
     oc_rng rng;
-    double x, y, vx, vy;      /* upper left corner of the ball */
+    flight ball;
     double paddle_x;          /* left end */
     float last_action;        /* -1 .. 1: the paddle's speed in the frame before this one */
     int32_t speed;            /* of the ball after its next bounce off the paddle */
@@ -61,23 +61,6 @@ typedef struct {
     uint32_t wall[MAX_ROWS]; /* bit c of row r: that brick stands */
 } breakout;
 
-/* What comes next on the ball's way. */
-enum event_kind { NOTHING, BRICK_FACE, BRICK_SIDE, SIDE_WALL, BACK_WALL, PADDLE, FLOOR };
-
-typedef struct {
-    enum event_kind kind;
-    double time; /* frames from now */
-    int row, col;
-} event;
-
-static double smaller(double a, double b) {
-    return a < b ? a : b;
-}
-
-static double larger(double a, double b) {
-    return a > b ? a : b;
-}
-
 static double ball_size(const params *p) {
     return p->ball_size > 0 ? (double)p->ball_size : (p->puffer3 ? 32 : 16);
 }
@@ -88,6 +71,17 @@ static int num_lives(const params *p) {
 
 static double paddle_width(const breakout *e, const params *p) {
     return (double)p->paddle_width * (e->is_narrow ? 0.5 : 1);
+}
+
+static grid wall_of(const breakout *e, const params *p) {
+    return (grid){
+        .top = WALL_TOP,
+        .width = (double)FIELD_WIDTH / p->brick_cols,
+        .height = p->brick_height,
+        .rows = p->brick_rows,
+        .cols = p->brick_cols,
+        .standing = e->wall,
+    };
 }
 
 static double wall_bottom(const params *p) {
@@ -133,10 +127,10 @@ static void begin_round(breakout *e, const params *p) {
     e->round_hits = 0;
     e->speed = SLOW;
     e->paddle_x = (FIELD_WIDTH - (double)p->paddle_width) / 2;
-    e->x = (FIELD_WIDTH - ball_size(p)) / 2;
-    e->y = larger(FIELD_HEIGHT / 2 - 30, wall_bottom(p) + 8);
-    e->vx = 0;
-    e->vy = 0;
+    e->ball.x = (FIELD_WIDTH - ball_size(p)) / 2;
+    e->ball.y = larger(FIELD_HEIGHT / 2 - 30, wall_bottom(p) + 8);
+    e->ball.vx = 0;
+    e->ball.vy = 0;
 }
 
 /* The bricks' part of an observation is kept up to date where bricks change: rows persist between steps. */
@@ -144,10 +138,10 @@ static void write_observation(const breakout *e, const params *p, float *obs) {
     const float velocity_scale = p->puffer3 ? 1.0f / 512 : 1.0f / 8;
     obs[0] = (float)(e->paddle_x / FIELD_WIDTH);
     obs[1] = (float)PADDLE_TOP / FIELD_HEIGHT;
-    obs[2] = (float)(e->x / FIELD_WIDTH);
-    obs[3] = (float)(e->y / FIELD_HEIGHT);
-    obs[4] = (float)e->vx * velocity_scale;
-    obs[5] = (float)e->vy * velocity_scale;
+    obs[2] = (float)(e->ball.x / FIELD_WIDTH);
+    obs[3] = (float)(e->ball.y / FIELD_HEIGHT);
+    obs[4] = (float)e->ball.vx * velocity_scale;
+    obs[5] = (float)e->ball.vy * velocity_scale;
     obs[6] = p->puffer3 ? 0.2f * (float)e->is_fired : (float)e->is_fired;
     obs[7] = (float)e->score / (float)e->max_score;
     obs[8] = (float)(e->lives - p->puffer3) / (float)oc_clamp_int(num_lives(p) - p->puffer3, 1, 100);
@@ -167,8 +161,8 @@ static void send_ball(breakout *e, float angle, double direction) {
     float sine, cosine;
     oc_sincos(angle, &sine, &cosine);
     double speed = (double)e->speed / FRAMES_PER_SECOND;
-    e->vx = (double)sine * speed;
-    e->vy = (double)cosine * speed * direction;
+    e->ball.vx = (double)sine * speed;
+    e->ball.vy = (double)cosine * speed * direction;
 }
 
 static void launch(breakout *e, const params *p) {
@@ -178,118 +172,34 @@ static void launch(breakout *e, const params *p) {
     send_ball(e, side * (LAUNCH_ANGLE + oc_uniform(&e->rng, -jitter, jitter)), 1);
 }
 
-static int floor_to_int(double v) {
-    int truncated = (int)v;
-    return truncated - (v < truncated);
-}
-
-static int ceil_to_int(double v) {
-    int truncated = (int)v;
-    return truncated + (v > truncated);
-}
-
-/* The cells from .. to of a row or a column of n: of the bricks that stand there, the one that shares the longest part
- * of its face with the ball, which covers low .. high; -1 if there is none. */
-static int widest_contact(uint32_t bricks, int n, int from, int to, double start, double size, double low, double high) {
-    int best = -1;
-    double longest = -1;
-    for (int i = from < 0 ? 0 : from; i <= to && i < n; i++) {
-        double length = smaller(high, start + (i + 1) * size) - larger(low, start + i * size);
-        if ((bricks >> i & 1) && length > longest) {
-            longest = length;
-            best = i;
-        }
-    }
-    return best;
-}
-
-/* Bit r: the brick of that row stands in the column. */
-static uint32_t wall_column(const breakout *e, const params *p, int col) {
-    uint32_t column = 0;
-    for (int row = 0; row < p->brick_rows; row++) {
-        column |= (e->wall[row] >> col & 1) << row;
-    }
-    return column;
-}
-
-/* The first brick that the ball meets within `limit` frames.
- *
- * Walk through the grid of cells from one line that a leading edge crosses to the next. `row` and `col` are the cells
- * of the leading edges; only the cells that the ball enters are looked at. A corner that is hit exactly counts as the
- * brick's side. */
-static event find_brick(const breakout *e, const params *p, double limit) {
-    const double size = ball_size(p), height = p->brick_height, width = (double)FIELD_WIDTH / p->brick_cols;
-    const bool is_up = e->vy < 0, is_left = e->vx < 0;
-    int row = is_up ? floor_to_int((e->y - WALL_TOP) / height) : ceil_to_int((e->y + size - WALL_TOP) / height) - 1;
-    int col = is_left ? floor_to_int(e->x / width) : ceil_to_int((e->x + size) / width) - 1;
-    for (;;) {
-        double to_row = INFINITY, to_col = INFINITY;
-        if (is_up) {
-            to_row = (WALL_TOP + row * height - e->y) / e->vy;
-        } else if (e->vy > 0) {
-            to_row = (WALL_TOP + (row + 1) * height - (e->y + size)) / e->vy;
-        }
-        if (is_left) {
-            to_col = (col * width - e->x) / e->vx;
-        } else if (e->vx > 0) {
-            to_col = ((col + 1) * width - (e->x + size)) / e->vx;
-        }
-        double time = smaller(to_row, to_col);
-        if (time >= limit) {
-            return (event){NOTHING, limit, 0, 0};
-        }
-        int hit = -1;
-        if (to_row <= to_col) {
-            double x = e->x + e->vx * time;
-            int from = is_left ? col : floor_to_int(x / width);
-            int to = is_left ? ceil_to_int((x + size) / width) - 1 : col;
-            row += is_up ? -1 : 1;
-            if (row >= 0 && row < p->brick_rows) {
-                hit = widest_contact(e->wall[row], p->brick_cols, from, to, 0, width, x, x + size);
-            }
-            if (hit >= 0) {
-                return (event){BRICK_FACE, time, row, hit};
-            }
-        } else {
-            double y = e->y + e->vy * time;
-            int from = is_up ? row : floor_to_int((y - WALL_TOP) / height);
-            int to = is_up ? ceil_to_int((y + size - WALL_TOP) / height) - 1 : row;
-            col += is_left ? -1 : 1;
-            if (col >= 0 && col < p->brick_cols) {
-                hit = widest_contact(wall_column(e, p, col), p->brick_rows, from, to, WALL_TOP, height, y, y + size);
-            }
-            if (hit >= 0) {
-                return (event){BRICK_SIDE, time, hit, col};
-            }
-        }
-    }
-}
-
 static bool is_over_paddle(const breakout *e, const params *p, double time) {
-    double x = e->x + e->vx * time;
+    double x = e->ball.x + e->ball.vx * time;
     return x + ball_size(p) > e->paddle_x && x < e->paddle_x + paddle_width(e, p);
 }
 
 /* The first thing that happens to the ball within `limit` frames; of several at once the first in the order of
  * event_kind. */
 static event find_event(const breakout *e, const params *p, double limit) {
-    const double size = ball_size(p), top = smaller(e->y, e->y + e->vy * limit), bottom = larger(e->y, e->y + e->vy * limit);
+    const flight *f = &e->ball;
+    const double size = ball_size(p), y = f->y + f->vy * limit;
     event next = {NOTHING, limit, 0, 0};
-    if (top < wall_bottom(p) && bottom + size > WALL_TOP) {
-        next = find_brick(e, p, limit);
+    if (smaller(f->y, y) < wall_bottom(p) && larger(f->y, y) + size > WALL_TOP) {
+        grid wall = wall_of(e, p);
+        next = find_brick(&wall, f, size, limit);
     }
-    if (e->vx < 0 || e->vx > 0) {
-        double time = ((e->vx < 0 ? 0 : FIELD_WIDTH - size) - e->x) / e->vx;
+    if (f->vx < 0 || f->vx > 0) {
+        double time = ((f->vx < 0 ? 0 : FIELD_WIDTH - size) - f->x) / f->vx;
         next = time < next.time ? (event){SIDE_WALL, time, 0, 0} : next;
     }
-    if (e->vy < 0) {
-        double time = -e->y / e->vy;
+    if (f->vy < 0) {
+        double time = -f->y / f->vy;
         return time < next.time ? (event){BACK_WALL, time, 0, 0} : next;
     }
-    double to_paddle = (PADDLE_TOP - size - e->y) / e->vy, to_floor = (PADDLE_TOP + PADDLE_HEIGHT - e->y) / e->vy;
+    double to_paddle = (PADDLE_TOP - size - f->y) / f->vy;
     if (to_paddle >= 0 && to_paddle < next.time && is_over_paddle(e, p, to_paddle)) {
         return (event){PADDLE, to_paddle, 0, 0};
     }
+    double to_floor = (PADDLE_TOP + PADDLE_HEIGHT - f->y) / f->vy;
     return to_floor < next.time ? (event){FLOOR, to_floor, 0, 0} : next;
 }
 
@@ -309,9 +219,9 @@ static void break_brick(breakout *e, const params *p, int row, int col, float *o
 /* The angle to the vertical is linear in the place where the ball's centre meets the paddle: 45 degrees at its ends.
  * With puffer3 the line goes on beyond the ends, where a large ball still touches, up to 80 degrees. */
 static void hit_paddle(breakout *e, const params *p, float *obs) {
-    double place = (e->x + ball_size(p) / 2 - e->paddle_x) / paddle_width(e, p) - 0.5;
+    double place = (e->ball.x + ball_size(p) / 2 - e->paddle_x) / paddle_width(e, p) - 0.5;
     float limit = p->puffer3 ? OC_PI / 2.25f : OC_PI / 4;
-    e->y = PADDLE_TOP - ball_size(p);
+    e->ball.y = PADDLE_TOP - ball_size(p);
     send_ball(e, oc_clamp((float)place * (OC_PI / 2), -limit, limit), -1);
     e->paddle_hits++;
     e->round_hits++;
@@ -324,35 +234,42 @@ static void hit_paddle(breakout *e, const params *p, float *obs) {
     }
 }
 
+/* The ball has reached the brick of an event: it is reflected there, and the brick breaks. */
+static void hit_brick(breakout *e, const params *p, event hit, float *obs) {
+    const grid wall = wall_of(e, p);
+    flight *f = &e->ball;
+    if (hit.kind == BRICK_FACE) {
+        f->y = wall.top + (f->vy < 0 ? (hit.row + 1) * wall.height : hit.row * wall.height - ball_size(p));
+        f->vy = -f->vy;
+    } else {
+        f->x = f->vx < 0 ? (hit.col + 1) * wall.width : hit.col * wall.width - ball_size(p);
+        f->vx = -f->vx;
+    }
+    break_brick(e, p, hit.row, hit.col, obs);
+}
+
 /* Move the ball for one frame, through everything that it hits. */
 static void move_ball(breakout *e, const params *p, float *obs) {
-    const double size = ball_size(p);
-    double left = 1;
-    for (;;) {
+    flight *f = &e->ball;
+    for (double left = 1; e->walls_cleared < NUM_WALLS;) {
         event next = find_event(e, p, left);
         left -= next.time;
-        e->x += e->vx * next.time;
-        e->y += e->vy * next.time;
+        f->x += f->vx * next.time;
+        f->y += f->vy * next.time;
         switch (next.kind) {
         case NOTHING:
             return;
         case BRICK_FACE:
-            e->y = WALL_TOP + (e->vy < 0 ? (next.row + 1) * p->brick_height : next.row * p->brick_height - size);
-            e->vy = -e->vy;
-            break_brick(e, p, next.row, next.col, obs);
-            break;
         case BRICK_SIDE:
-            e->x = (double)FIELD_WIDTH / p->brick_cols * (e->vx < 0 ? next.col + 1 : next.col) - (e->vx < 0 ? 0 : size);
-            e->vx = -e->vx;
-            break_brick(e, p, next.row, next.col, obs);
+            hit_brick(e, p, next, obs);
             break;
         case SIDE_WALL:
-            e->x = e->vx < 0 ? 0 : FIELD_WIDTH - size;
-            e->vx = -e->vx;
+            f->x = f->vx < 0 ? 0 : FIELD_WIDTH - ball_size(p);
+            f->vx = -f->vx;
             break;
         case BACK_WALL:
-            e->y = 0;
-            e->vy = -e->vy;
+            f->y = 0;
+            f->vy = -f->vy;
             e->is_narrow = 1;
             break;
         case PADDLE:
@@ -363,16 +280,14 @@ static void move_ball(breakout *e, const params *p, float *obs) {
             begin_round(e, p);
             return;
         }
-        if (e->walls_cleared == NUM_WALLS) {
-            return;
-        }
     }
 }
 
 /* Whether the ball meets nothing in this frame, by a test that is cheap and may only err on the safe side. */
 static bool is_free(const breakout *e, const params *p) {
-    const double size = ball_size(p), x = e->x + e->vx, y = e->y + e->vy, bottom = wall_bottom(p);
-    return x >= 0 && x + size <= FIELD_WIDTH && e->y >= bottom && y >= bottom && y + size <= PADDLE_TOP;
+    const flight *f = &e->ball;
+    const double size = ball_size(p), x = f->x + f->vx, y = f->y + f->vy;
+    return x >= 0 && x + size <= FIELD_WIDTH && smaller(f->y, y) >= wall_bottom(p) && y + size <= PADDLE_TOP;
 }
 
 static void move_paddle(breakout *e, const params *p, float action) {
@@ -395,8 +310,8 @@ static int env_step(breakout *e, const params *p, const oc_act *act, float *obs,
         }
         e->idle++;
         if (is_free(e, p)) {
-            e->x += e->vx;
-            e->y += e->vy;
+            e->ball.x += e->ball.vx;
+            e->ball.y += e->ball.vy;
         } else {
             move_ball(e, p, obs);
         }
@@ -410,7 +325,8 @@ static int env_step(breakout *e, const params *p, const oc_act *act, float *obs,
 }
 
 static void env_draw(const breakout *e, const params *p, oc_canvas *canvas) {
-    static const uint32_t colors[MAX_ROWS] = {0xC84848, 0xC66C3A, 0xB47A30, 0xA2A22A, 0x48A048, 0x4248C8, 0x7A42B4, 0xA04890};
+    static const uint32_t colors[MAX_ROWS] = {0xC84848, 0xC66C3A, 0xB47A30, 0xA2A22A,
+                                              0x48A048, 0x4248C8, 0x7A42B4, 0xA04890};
     const float width = (float)FIELD_WIDTH / (float)p->brick_cols, height = (float)p->brick_height;
     oc_clear(canvas, 0x101018);
     for (int row = 0; row < p->brick_rows; row++) {
@@ -421,7 +337,7 @@ static void env_draw(const breakout *e, const params *p, oc_canvas *canvas) {
         }
     }
     oc_rect(canvas, (float)e->paddle_x, PADDLE_TOP, (float)paddle_width(e, p), PADDLE_HEIGHT, 0xE0E0E0);
-    oc_rect(canvas, (float)e->x, (float)e->y, (float)ball_size(p), (float)ball_size(p), 0xF0D060);
+    oc_rect(canvas, (float)e->ball.x, (float)e->ball.y, (float)ball_size(p), (float)ball_size(p), 0xF0D060);
     oc_text(canvas, 8, 8, 2, 0xE0E0E0, "SCORE %d", (int)e->score);
     oc_text(canvas, FIELD_WIDTH - 8 - 8 * 2 * OC_TEXT_WIDTH, 8, 2, 0xE0E0E0, "LIVES %2d", (int)e->lives);
 }
