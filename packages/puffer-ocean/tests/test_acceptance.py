@@ -1,0 +1,490 @@
+"""What every environment must do, whatever its rules: these tests run for each id by themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import random
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import puffer_ocean
+from puffer_ocean import OceanEnv
+from puffer_ocean.native import built_tables
+from puffer_spaces import Buffers, make_env, spec
+
+ENVS = Path(puffer_ocean.__file__).parent / "envs"
+NAMES = sorted(built_tables())
+CONTINUOUS = [name for name in NAMES if any(row[0] == "continuous" for row in built_tables()[name].parameters)]
+NUM_WORLDS = 70
+SEED = 3
+
+every_env = pytest.mark.parametrize("name", NAMES)
+
+
+class StepStruct(ctypes.Structure):
+    """puffer_step_v1 of capsule.h."""
+
+    _fields_ = (
+        ("abi_version", ctypes.c_uint32),
+        ("struct_size", ctypes.c_uint32),
+        ("ctx", ctypes.c_void_p),
+        ("num_worlds", ctypes.c_int64),
+        ("rows_per_world", ctypes.c_int64),
+        ("slice_multiple", ctypes.c_int64),
+        ("step", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)),
+    )
+
+
+def open_capsule(capsule):
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.cast(get(capsule, b"puffer.step.v1"), ctypes.POINTER(StepStruct)).contents
+
+
+def started(name, num_envs=NUM_WORLDS, seed=SEED, first_world=0, **parameters):
+    env = OceanEnv(name, num_envs, **parameters)
+    env.reset(seed, first_world)
+    return env
+
+
+def short(name):
+    """Parameters with which episodes end often, by the framework's limit too."""
+    return {"max_steps": 23} if name != "memory" else {"max_steps": 5}
+
+
+def with_continuous_forms(names):
+    return [(name, {}) for name in names] + [(name, {"continuous": True}) for name in CONTINUOUS]
+
+
+@every_env
+def test_it_can_be_made_by_id_and_by_alias(name, actions_of):
+    for id in (f"ocean-{name}", f"puffer_{name}"):
+        env = make_env(id, num_envs=2)
+        env.reset(seed=1)
+        for step in range(1000):
+            env.step(actions_of(env, step))
+        env.close()
+        env.close()
+    assert spec(f"puffer_{name}") is spec(f"ocean-{name}")
+
+
+@every_env
+def test_the_same_seed_gives_the_same_run_and_another_does_not(name, rollout_hash):
+    hashes = [rollout_hash(started(name, 8, seed), 200) for seed in (SEED, SEED, SEED + 1, SEED + 2**64)]
+
+    assert hashes[0] == hashes[1] == hashes[3]
+    assert hashes[0] != hashes[2]
+
+
+@every_env
+def test_a_second_seeded_reset_repeats_the_first(name, rollout_hash):
+    env = started(name, 8)
+    first = rollout_hash(env, 150)
+    env.reset(SEED)
+
+    assert rollout_hash(env, 150) == first
+
+
+@every_env
+def test_reset_takes_every_form_of_seed(name):
+    for arguments in [(), (None,), (0,), (np.int64(3),), (2**31 + 5,), (2**70,)]:
+        env = OceanEnv(name, 2)
+        env.reset(*arguments)
+        seen = []
+        for _ in range(2):
+            if arguments and arguments[0] is not None:
+                env.reset(*arguments)
+            observations = [env.observations.copy()]
+            for _step in range(99):
+                observations.append(env.step(np.zeros_like(env.actions))[0].copy())
+            seen.append(np.stack(observations))
+        if arguments and arguments[0] is not None:
+            np.testing.assert_array_equal(seen[0], seen[1])
+
+
+@every_env
+def test_reset_without_a_seed_goes_on_to_other_episodes(name, rollout_hash):
+    env, twin = started(name, 64), started(name, 64)
+    hashes = []
+    for each in (env, twin):
+        each.reset()
+        first = rollout_hash(each, 60)
+        each.reset(None)
+        hashes.append((first, rollout_hash(each, 60)))
+
+    assert hashes[0] == hashes[1]
+    assert hashes[0][0] != hashes[0][1]
+
+
+@every_env
+def test_unseeded_envs_differ(name, rollout_hash):
+    envs = OceanEnv(name, 64), OceanEnv(name, 64)
+    for env in envs:
+        env.reset()
+
+    assert rollout_hash(envs[0], 60) != rollout_hash(envs[1], 60)
+
+
+@every_env
+def test_options_of_reset_are_accepted(name):
+    OceanEnv(name).reset(seed=1, options={"level": 3})
+
+
+@every_env
+def test_trajectories_do_not_depend_on_how_worlds_are_split(name, actions_of, add_rows):
+    whole = started(name, **short(name))
+    agents = whole.num_agents // NUM_WORLDS
+    bounds = [0, 1, 2, 9, 65, NUM_WORLDS]
+    parts = [
+        started(name, high - low, first_world=low, **short(name))
+        for low, high in zip(bounds, bounds[1:], strict=False)
+    ]
+    for step in range(120):
+        actions = actions_of(whole, step)
+        whole.step(actions)
+        for part, low, high in zip(parts, bounds, bounds[1:], strict=False):
+            rows = slice(low * agents, high * agents)
+            part.step(actions[rows])
+            expected, got = hashlib.sha256(), hashlib.sha256()
+            add_rows(expected, whole, rows)
+            add_rows(got, part)
+            assert expected.digest() == got.digest()
+
+    records = whole.episodes()
+    for part, low in zip(parts, bounds, strict=False):
+        own = part.episodes()
+        own["world"] += low
+        np.testing.assert_array_equal(own, records[np.isin(records["world"], np.unique(own["world"]))])
+    assert len(records) == len(np.unique(records[["step", "world", "agent"]]))
+
+
+@every_env
+def test_slices_through_the_capsule_are_the_same_steps(name, actions_of, add_rows):
+    env, twin = started(name, 200, **short(name)), started(name, 200, **short(name))
+    interface = open_capsule(capsule := env.step_capsule())
+    slices = [(128, 192), (0, 64), (192, 200), (64, 128)]
+    assert (interface.abi_version, interface.struct_size) == (1, ctypes.sizeof(StepStruct))
+    assert (interface.num_worlds, interface.slice_multiple) == (200, 64)
+    assert interface.rows_per_world == env.num_agents // 200
+    for step in range(60):
+        actions = actions_of(env, step)
+        env.actions[...] = actions
+        if step % 2:
+            threads = [threading.Thread(target=interface.step, args=(interface.ctx, *ends)) for ends in slices]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        else:
+            for ends in slices:
+                interface.step(interface.ctx, *ends)
+        assert env.finish_step() == []
+        twin.step(actions)
+        expected, got = hashlib.sha256(), hashlib.sha256()
+        add_rows(expected, twin)
+        add_rows(got, env)
+        assert expected.digest() == got.digest()
+
+    np.testing.assert_array_equal(env.episodes(), twin.episodes())
+    del capsule
+
+
+@every_env
+def test_stepping_one_env_changes_nothing_else(name, rollout_hash, capfd, tmp_path):
+    expected = rollout_hash(started(name, 4), 60)
+    env, other = started(name, 4), started(name, 4, seed=9)
+    states = random.getstate(), np.random.get_state()[1].copy(), dict(os.environ)  # noqa: NPY002
+    half = rollout_hash(other, 30)
+    assert rollout_hash(env, 60) == expected
+    with contextlib.chdir(tmp_path):
+        rollout_hash(other, 30, first_step=30)
+
+    assert half == rollout_hash(started(name, 4, seed=9), 30)
+    assert random.getstate() == states[0]
+    np.testing.assert_array_equal(np.random.get_state()[1], states[1])  # noqa: NPY002
+    assert dict(os.environ) == states[2]
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+@every_env
+def test_an_episode_never_ends_without_a_flag(name, actions_of):
+    env = started(name, 16, max_steps=150 if name != "memory" else 0)
+    agents = env.num_agents // 16
+    numbers = np.array(env._native.episode_numbers())
+    for step in range(600):
+        masks = env.masks.copy()
+        env.step(actions_of(env, step))
+        flagged = (env.terminals | env.truncations).reshape(16, agents)
+        now = np.array(env._native.episode_numbers())
+        ended = now != numbers
+        assert (now - numbers <= 1).all()
+        assert (flagged.any(axis=1) >= ended).all()
+        if agents == 1:
+            np.testing.assert_array_equal(flagged[:, 0], ended)
+        assert not (flagged & ~masks.reshape(16, agents)).any()
+        assert env.masks.reshape(16, agents)[ended].all()
+        numbers = now
+
+    assert numbers.min() >= 2
+
+
+@every_env
+def test_records_agree_with_rewards_and_flags(name, actions_of):
+    env = started(name, 8, max_steps=100)
+    returns, lengths = np.zeros(env.num_agents), np.zeros(env.num_agents, int)
+    expected = []
+    agents = env.num_agents // 8
+    for step in range(400):
+        masks = env.masks.copy()
+        env.step(actions_of(env, step))
+        returns[masks] += env.rewards[masks]
+        lengths[masks] += 1
+        for row in np.flatnonzero(env.terminals | env.truncations):
+            expected.append((step + 1, row // agents, row % agents, returns[row], lengths[row]))
+            returns[row], lengths[row] = 0, 0
+
+    records = env.episodes()
+    assert records.dtype.names[7:] == env.episode_extras
+    assert [tuple(record)[:5] for record in records.tolist()] == expected
+    assert np.isfinite(records["score"]).all()
+    assert ((records["perf"] >= 0) & (records["perf"] <= 1)).all()
+    assert len(env.episodes()) == 0
+    env.reset(SEED)
+    env.step(actions_of(env, 0))
+    assert len(env.episodes()) == 0
+
+
+@every_env
+def test_a_truncated_episode_ends_in_the_observation_of_a_longer_one(name, actions_of):
+    limit = 4
+    env, longer = started(name, 32, max_steps=limit), started(name, 32, max_steps=-1)
+    alive = np.ones(env.num_agents, bool)
+    for step in range(limit):
+        actions = actions_of(env, step)
+        env.step(actions)
+        longer.step(actions)
+        if step < limit - 1:
+            alive &= ~(env.terminals | env.truncations)
+
+    np.testing.assert_array_equal(env.truncations, alive | env.truncations)
+    unended = alive & ~longer.terminals
+    assert unended.any()
+    np.testing.assert_array_equal(env.final_observations[unended], longer.observations[unended])
+    np.testing.assert_array_equal(env.terminals[alive], longer.terminals[alive])
+    env.step(actions_of(env, limit))
+    assert not env.truncations[alive].any()
+
+
+@pytest.mark.parametrize(("name", "form"), with_continuous_forms(NAMES))
+def test_observations_and_rewards_stay_within_their_bounds(name, form, actions_of):
+    env = started(name, 8, **form)
+    space = env.single_observation_space
+    for step in range(2000):
+        env.step(actions_of(env, step))
+        for observations in (env.observations, env.final_observations[env.terminals | env.truncations]):
+            assert (observations >= space.low).all()
+            assert (observations <= space.high).all()
+        assert np.isfinite(env.observations).all()
+        assert (abs(env.rewards) <= 1 + 1e-6).all()
+
+
+@every_env
+def test_illegal_discrete_actions_are_one_and_the_same_no_op(name, actions_of):
+    values = [-1, 1 << 20, np.iinfo(np.int32).min, np.iinfo(np.int32).max]
+    envs = [started(name, 16) for _ in values]
+    wide = started(name, 16)
+    for step in range(200):
+        illegal = np.random.default_rng(step).random(envs[0].actions.shape) < 0.3
+        for env, value in zip(envs, values, strict=True):
+            actions = np.where(illegal, np.int32(value), actions_of(env, step))
+            before = actions.copy()
+            env.step(actions)
+            np.testing.assert_array_equal(actions, before)
+        wide.step(np.where(illegal, 2**32 + 1, actions_of(wide, step).astype(np.int64)))
+
+    records = envs[0].episodes()
+    for env in (*envs[1:], wide):
+        np.testing.assert_array_equal(env.observations, envs[0].observations)
+        np.testing.assert_array_equal(env.episodes(), records)
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_continuous_actions_that_are_no_numbers_count_as_zero_and_large_ones_are_clipped(name, actions_of):
+    pairs = [(np.nan, 0), (np.inf, 0), (-np.inf, 0), (1e30, 1), (-1e30, -1)]
+    envs = [(started(name, 8, continuous=True), started(name, 8, continuous=True)) for _ in pairs]
+    for step in range(200):
+        odd = np.random.default_rng(step).random(envs[0][0].actions.shape) < 0.3
+        for (value, same), (env, twin) in zip(pairs, envs, strict=True):
+            env.step(np.where(odd, np.float32(value), actions_of(env, step)))
+            twin.step(np.where(odd, np.float32(same), actions_of(env, step)))
+            np.testing.assert_array_equal(env.observations, twin.observations)
+
+
+def drawn_parameters(table, rng):
+    """Random values within the declared ranges, near their ends as often as not."""
+    drawn = {}
+    for name, kind, _offset, default, low, high, _doc in table.parameters:
+        if name == "max_steps":
+            drawn[name] = int(rng.choice([0, -1, 1, 7, 200]))
+        elif kind is bool:
+            drawn[name] = bool(rng.integers(2))
+        else:
+            value = rng.choice([low, high, default, rng.uniform(low, high), rng.uniform(low, high)])
+            drawn[name] = int(value) if kind is int else float(np.clip(np.float32(value), low, high))
+    return drawn
+
+
+@every_env
+def test_every_parameter_works_over_its_range(name, actions_of):
+    table, rng = built_tables()[name], np.random.default_rng(0)
+    sets = [{}]
+    for parameter, kind, _offset, _default, low, high, _doc in table.parameters:
+        sets += [{parameter: kind(low)}, {parameter: kind(high)}] if parameter != "max_steps" else [{parameter: 1}]
+    sets += [drawn_parameters(table, rng) for _ in range(20)]
+    num_made = 0
+    for parameters in sets:
+        try:
+            env = OceanEnv(name, 3, **parameters)
+        except ValueError as error:
+            assert name in str(error)
+            continue
+        num_made += 1
+        env.reset(seed=num_made)
+        num_steps = min(2000, max(100, 40_000_000 // env.observations.nbytes))
+        for step in range(num_steps):
+            env.step(actions_of(env, step) if step < 50 else np.roll(env.actions, 1, axis=0))
+        assert np.isfinite(env.observations).all()
+        assert np.isfinite(env.rewards).all()
+        records = env.episodes()
+        assert all(np.isfinite(records[field]).all() for field in records.dtype.names)
+        env.close()
+
+    assert num_made > len(sets) // 2
+
+
+@every_env
+def test_bad_parameters_are_refused_by_name(name):
+    table = built_tables()[name]
+    with pytest.raises(TypeError, match=f"ocean-{name} .*no_such_thing"):
+        OceanEnv(name, no_such_thing=1)
+    for parameter, kind, _offset, _default, low, high, _doc in table.parameters:
+        with pytest.raises(TypeError, match=f"ocean-{name}: {parameter} "):
+            OceanEnv(name, **{parameter: "7"})
+        for value in [low - 1, high + 1, float("nan")]:
+            with pytest.raises((ValueError, TypeError), match=f"ocean-{name}: {parameter} "):
+                OceanEnv(name, **{parameter: value if kind is not int or value != value else int(value)})
+
+
+@every_env
+@pytest.mark.parametrize("num_envs", [0, -1, 1.5, None, "2"])
+def test_a_bad_number_of_worlds_is_refused(name, num_envs):
+    with pytest.raises((ValueError, TypeError), match="num_envs must be an int of at least 1"):
+        OceanEnv(name, num_envs)
+
+
+@every_env
+def test_a_snapshot_continues_exactly(name, rollout_hash):
+    env = started(name, 16, **short(name))
+    rollout_hash(env, 37)
+    env.set_parameters(max_steps=11)
+    env.step(np.zeros_like(env.actions))
+    state = env.get_state()
+    expected = rollout_hash(env, 80, first_step=37)
+    env.reset()
+    after_reset = rollout_hash(env, 10)
+
+    other = OceanEnv(name, 16)
+    for each in (other, env, other):
+        each.set_state(state)
+        assert each.get_state() == state
+        assert rollout_hash(each, 80, first_step=37) == expected
+        each.reset()
+        assert rollout_hash(each, 10) == after_reset
+
+
+@every_env
+def test_rows_move_along_to_other_buffers(name, actions_of, add_rows):
+    env, twin = started(name, 8), started(name, 8)
+    for step in range(60):
+        actions = actions_of(env, step)
+        env.step(actions)
+        twin.step(actions)
+        expected, got = hashlib.sha256(), hashlib.sha256()
+        add_rows(expected, twin)
+        add_rows(got, env)
+        assert expected.digest() == got.digest()
+        if step % 7 == 0:
+            env.set_buffers(
+                Buffers.allocate(
+                    env.single_observation_space, env.single_action_space, env.num_agents, env.action_mask_size
+                )
+            )
+
+
+@every_env
+def test_pictures_show_the_world(name, actions_of):
+    env = started(name, 2, render_mode="rgb_array")
+    pictures = []
+    for step in range(12):
+        pictures.append(env.render())
+        env.step(actions_of(env, step))
+    thread_pictures = []
+    thread = threading.Thread(target=lambda: thread_pictures.append(env.render(world=1)))
+    thread.start()
+    thread.join()
+
+    assert pictures[0].dtype == np.uint8
+    assert pictures[0].ndim == 3
+    assert pictures[0].shape[2] == 3
+    assert min(pictures[0].shape[:2]) >= 64
+    assert len(np.unique(pictures[0].reshape(-1, 3), axis=0)) >= 3
+    assert any((picture != pictures[0]).any() for picture in pictures)
+    assert thread_pictures[0].shape == pictures[0].shape
+    np.testing.assert_array_equal(env.render(), env.render())
+
+
+@every_env
+def test_text_shows_the_world(name):
+    env = started(name, 1, render_mode="ansi")
+
+    lines = env.render().split("\n")
+
+    assert 4 <= len(lines) <= 80
+    assert all("\u2580" in line for line in lines)
+
+
+def golden_hashes(name, actions_of, add_rows):
+    """Hashes of 1,000 steps of 8 worlds, for three seeds, of the discrete and the continuous form."""
+    hashes = {}
+    forms = {"default": {}, **({"continuous": {"continuous": True}} if name in CONTINUOUS else {})}
+    for form, parameters in forms.items():
+        for seed in (0, 1, 2**63):
+            env, digest = started(name, 8, seed, **parameters), hashlib.sha256()
+            digest.update(env.observations.tobytes())
+            for step in range(1000):
+                env.step(actions_of(env, step))
+                add_rows(digest, env)
+            digest.update(env.episodes().tobytes())
+            hashes[f"{form} {seed}"] = digest.hexdigest()
+    return hashes
+
+
+@every_env
+def test_golden_hashes(name, actions_of, add_rows):
+    file = ENVS / name / "golden.json"
+    got = {"version": built_tables()[name].version, "sha256": golden_hashes(name, actions_of, add_rows)}
+    if os.environ.get("PUFFER_UPDATE_GOLDEN"):
+        file.write_text(json.dumps(got, indent=2) + "\n")
+
+    assert got == json.loads(file.read_text()), (
+        f"trajectories of {name} differ from those of golden.json. If its rules were meant to change, raise its "
+        "OC_VERSION and run PUFFER_UPDATE_GOLDEN=1 pytest packages/puffer-ocean -k golden"
+    )
