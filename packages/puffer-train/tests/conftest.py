@@ -4,10 +4,14 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Discrete
 from puffer_spaces import Episodes, EnvSpec, Parameter, PufferEnv, register, world_seed
 
 SHORT, LONG = 2, 20
+
+# Small tensors gain nothing from threads, and threads that wait for each other on a busy machine cost much.
+torch.set_num_threads(1)
 
 
 class Walk(PufferEnv):

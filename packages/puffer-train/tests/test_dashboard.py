@@ -21,7 +21,8 @@ ROW = {
     "learning_rate": 3e-4,
     "environment/score": 12.5,
     "environment/bricks": 3.0,
-    "losses/policy": 0.01,
+    "losses/policy_loss": 0.01,
+    "losses/importance": 1.0,
     "performance/rollout": 3.0,
     "performance/train": 1.0,
 }
@@ -34,7 +35,7 @@ def make(kind: str, stream, rank: int = 0):
 
 
 def test_a_plain_line_says_progress_speed_and_time_left():
-    assert plain_line(ROW, 10**6) == " 50.0%  steps 500k  100k steps/s  left 0:00:05  score 12.5  policy 0.01"
+    assert plain_line(ROW, 10**6) == " 50.0%  steps 500k  100k steps/s  left 0:00:05  score 12.5  policy_loss 0.01"
 
 
 @pytest.mark.parametrize("kind", ["auto", "plain"])
@@ -77,7 +78,18 @@ def test_the_table_shows_everything_of_an_interval():
     console.print(dashboard_picture("puffer train x", ROW, 10**6, "runs/x", "a message"))
     text = console.export_text()
 
-    for word in ("puffer train x", "50.0%", "0:00:05", "100k", "score", "12.5", "bricks", "policy", "rollout", "75%"):
+    for word in (
+        "puffer train x",
+        "50.0%",
+        "0:00:05",
+        "100k",
+        "score",
+        "12.5",
+        "bricks",
+        "policy_loss",
+        "rollout",
+        "75%",
+    ):
         assert word in text
     assert "runs/x" in text
     assert "a message" in text

@@ -11,6 +11,7 @@ from puffer_train.arguments import nearest
 from puffer_train.checkpoint import CheckpointError
 from puffer_train.config import ConfigError
 from puffer_train.options import UsageError
+from puffer_vector import WorkerError
 
 ENTRY_POINT_GROUP = "puffer.commands"
 """Each entry point is a callable that takes the words after its name and returns an exit code or None.
@@ -36,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _USAGE_ERRORS as error:
         _write(f"puffer: {error}", sys.stderr)
         return 2
+    except WorkerError as error:
+        _write(f"puffer: {error}", sys.stderr)
+        return 1
     except SystemExit as error:  # the help ends this way
         return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
 

@@ -230,10 +230,16 @@ class PolicyConfig:
     """Policy class as `module:Class`. None: the environment's own, else one chosen by its spaces."""
     hidden_size: int = 128
     """Width of the hidden layers."""
-    num_layers: int = 1
+    num_layers: int = 2
     """Hidden layers of a multi-layer perceptron."""
-    rnn: Literal["none", "lstm"] = "none"
+    activation: Literal["gelu", "relu", "tanh", "silu", "elu"] = "gelu"
+    """Nonlinearity of a multi-layer perceptron."""
+    layer_norm: bool = False
+    """Normalise the layers of a multi-layer perceptron."""
+    rnn: Literal["none", "lstm", "gru", "mingru"] = "none"
     """Memory behind the encoder."""
+    action_distribution: Literal["normal", "tanh_normal", "beta"] = "normal"
+    """Distribution of continuous actions."""
 
 
 @dataclass(frozen=True, kw_only=True)

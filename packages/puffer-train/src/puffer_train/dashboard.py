@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 _PLAIN_LINES_PER_REFRESH = 0.1
+_PLAIN_LOSSES = ("policy_loss", "value_loss", "entropy", "explained_variance")
 _FIRST_METRICS = ("score", "perf", "episode_return", "episode_length", "num_episodes")
 
 
@@ -66,8 +67,9 @@ class PlainDashboard:
             self._print_waiting()
 
     def message(self, text: str) -> None:
-        """Print a sentence."""
-        print(text, file=self._stream, flush=True)
+        """Print a sentence, after the last interval if that has not been."""
+        self._print_waiting()
+        self._print(text)
 
     def close(self) -> None:
         """Print the last interval if it has not been."""
@@ -75,9 +77,12 @@ class PlainDashboard:
 
     def _print_waiting(self) -> None:
         if self._waiting is not None:
-            self.message(plain_line(self._waiting, self._total))
+            self._print(plain_line(self._waiting, self._total))
             self._waiting = None
             self._shown_at = time.monotonic()
+
+    def _print(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
 
 
 class LiveDashboard:
@@ -99,7 +104,7 @@ class LiveDashboard:
         self._row: dict[str, float] = {}
         self._message = ""
         self._shown_at = -float("inf")
-        self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._live = Live(console=console, auto_refresh=False)
         self._live.start()
 
     def update(self, row: Mapping[str, float]) -> None:
@@ -166,7 +171,8 @@ def plain_line(row: Mapping[str, float], total_agent_steps: int) -> str:
     ]
     metrics = _with_prefix(row, "environment/")
     parts += [f"{name} {short_number(metrics[name])}" for name in _FIRST_METRICS if name in metrics]
-    parts += [f"{name} {short_number(value)}" for name, value in _with_prefix(row, "losses/").items()]
+    losses = _with_prefix(row, "losses/")
+    parts += [f"{name} {short_number(losses[name])}" for name in _PLAIN_LOSSES if name in losses]
     return "  ".join(parts)
 
 

@@ -56,10 +56,6 @@ class Settings:
         """Return the values of a group that somebody set, those that are not defaults."""
         return {key: value for key, value in self.group(name).items() if self.sources[f"{name}.{key}"] != DEFAULT}
 
-    def nested(self, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return the groups as plain dicts, as a checkpoint keeps them."""
-        return {group: self.group(group) for group in groups}
-
     def to_toml(self, env_id: str, groups: Sequence[str]) -> str:
         """Return a TOML text with the source of each value behind it; values that are None are left out."""
         lines = [f'env_id = "{env_id}"']

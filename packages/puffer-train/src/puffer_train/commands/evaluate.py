@@ -15,6 +15,7 @@ from puffer_train.checkpoint import find_checkpoint, read_checkpoint
 from puffer_train.evaluate import Evaluation, evaluate_policy
 from puffer_train.options import EVAL_ALIASES, UsageError, eval_options, flat_options, make_options
 from puffer_train.settings import Layer, Settings, checkpoint_layer, default_layer, env_layer
+from puffer_train.trainer import choose_device
 
 _COMMAND = "puffer eval"
 _DESCRIPTION = (
@@ -32,12 +33,11 @@ def main(words: list[str]) -> int:
     path = find_checkpoint(values["runs_dir"], spec.id, values["checkpoint"])
     state, metadata = read_checkpoint(path)
     settings = _settings(spec, values, metadata["config"])
-    if not values["json"]:
-        sys.stdout.write(f"checkpoint: {path} (update {metadata['update']})\n")
-    evaluation = _evaluate(spec, settings, values, state, metadata["config"]["policy"])
+    evaluation = _evaluate(spec, settings, values, state, metadata["config"])
     if values["json"]:
         sys.stdout.write(f"{json.dumps(evaluation.to_dict())}\n")
     else:
+        sys.stdout.write(f"checkpoint: {path} (update {metadata['update']})\n")
         _print_table(evaluation)
     return 0
 
@@ -80,20 +80,19 @@ def _evaluate(
     settings: Settings,
     values: Mapping[str, Any],
     state: Mapping[str, Any],
-    policy_settings: Mapping[str, Any],
+    config: Mapping[str, Mapping[str, Any]],
 ) -> Evaluation:
-    with usage_errors():
-        vec = make_vector(spec, settings.group("vec"), settings.named("env"), values["seed"])
-    with vec:
-        policy, normalizer, device = load_player(spec, vec, policy_settings, state, values["device"])
+    with make_vector(spec, settings.group("vec"), settings.named("env"), values["seed"]) as vec, usage_errors():
+        device = choose_device(values["device"])
+        policy, normalizer = load_player(spec, vec, config["policy"], state, config["train"])
         return evaluate_policy(
-            policy,
+            policy.to(device),
             vec,
             num_episodes=values["episodes"],
             deterministic=values["deterministic"],
             seed=values["seed"],
             device=device,
-            normalizer=normalizer,
+            normalizer=normalizer.to(device),
             max_steps=values["max_steps"],
         )
 

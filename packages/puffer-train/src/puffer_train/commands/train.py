@@ -58,7 +58,10 @@ def main(words: list[str]) -> int:
     settings, checkpoint = read_settings(spec, words)
     assert spec is not None  # without an id there was only the help, which ends the process
     with StopSignals() as stop:
-        return train(spec, settings, checkpoint, stop)
+        try:
+            return train(spec, settings, checkpoint, stop)
+        except KeyboardInterrupt:  # the second signal
+            return stop.exit_code
 
 
 def read_settings(spec: EnvSpec | None, words: list[str]) -> tuple[Settings, Checkpoint | None]:
@@ -88,7 +91,7 @@ def read_settings(spec: EnvSpec | None, words: list[str]) -> tuple[Settings, Che
     named = parse_values(arguments, options_class, defaults, description)
     settings = Settings.from_layers([*layers, Layer("command line", named)])
     if spec is not None:
-        _check(spec, settings)
+        _check(settings)
     return settings, checkpoint
 
 
@@ -99,11 +102,13 @@ def train(spec: EnvSpec, settings: Settings, checkpoint: Checkpoint | None, stop
     with contextlib.ExitStack() as stack:
         with usage_errors():
             vec = stack.enter_context(make_vector(spec, settings.group("vec"), settings.named("env"), config.seed))
-            policy = make_policy(spec, vec, settings.group("policy"))
+            policy = make_policy(spec, vec, settings.named("policy"), config.seed)
             trainer = PuffeRL(vec, policy, **settings.group("train"))
             stack.callback(trainer.close)
             if checkpoint is not None:
                 trainer.load_state_dict(checkpoint.state)
+            if stop.received is not None:
+                return stop.exit_code
             run = _open_run(spec, run_config, checkpoint)
         stack.callback(run.close)
         run.write_config(settings.to_toml(spec.id, GROUPS))
@@ -120,7 +125,10 @@ def train(spec: EnvSpec, settings: Settings, checkpoint: Checkpoint | None, stop
             "env_id": spec.id,
             "env_version": spec.version,
             "puffer_train": importlib.metadata.version("puffer-train"),
-            "config": settings.nested(GROUPS),
+            "config": {
+                **{group: settings.group(group) for group in ("vec", "train", "run")},
+                **{group: settings.named(group) for group in ("env", "policy")},
+            },
         }
         path = run_updates(trainer, run, run_config, dashboard, stop, metadata)
         dashboard.message(f"checkpoint: {path}")
@@ -136,14 +144,14 @@ def run_updates(
     metadata: Mapping[str, Any],
 ) -> Path:
     """Repeat evaluate and train until the run's end or a signal, and return the path of the last checkpoint."""
-    score: float | None = None
+    scores = _MeanScore()
     saved_at = -1
     path = run.path
     while True:
         is_last = trainer.is_done or stop.received is not None
         is_due = trainer.epoch > 0 and trainer.epoch % run_config.checkpoint_interval == 0
         if trainer.epoch != saved_at and (is_last or is_due):
-            progress = {"update": trainer.epoch, "agent_steps": trainer.agent_steps, "score": score}
+            progress = {"update": trainer.epoch, "agent_steps": trainer.agent_steps, "score": scores.take()}
             path = run.save_checkpoint(trainer.state_dict(), {**metadata, **progress})
             saved_at = trainer.epoch
         if is_last:
@@ -154,7 +162,25 @@ def run_updates(
             row = trainer.mean_and_log()
             run.metrics.log(row)
             dashboard.update(row)
-            score = row.get("environment/score", score)
+            scores.add(row)
+
+
+class _MeanScore:
+    """The mean score of the episodes since the last checkpoint, which decides whether that is the best one."""
+
+    def __init__(self) -> None:
+        self._total = self._num_episodes = 0.0
+
+    def add(self, row: Mapping[str, float]) -> None:
+        if "environment/score" in row:
+            num_episodes = row.get("environment/num_episodes", 1.0)
+            self._total += row["environment/score"] * num_episodes
+            self._num_episodes += num_episodes
+
+    def take(self) -> float | None:
+        mean = self._total / self._num_episodes if self._num_episodes else None
+        self._total = self._num_episodes = 0.0
+        return mean
 
 
 def _word(arguments: Arguments, name: str) -> str | None:
@@ -181,11 +207,9 @@ def _preset_name(layers: list[Layer], arguments: Arguments, checkpoint: Checkpoi
     return name
 
 
-def _check(spec: EnvSpec, settings: Settings) -> None:
+def _check(settings: Settings) -> None:
     """Check what can be checked before anything is made."""
     with usage_errors():
-        for parameter in spec.parameters:
-            parameter.check(settings.values[f"env.{parameter.name}"])
         TrainConfig(**settings.group("train")).check()
     run = RunConfig(**settings.group("run"))
     for name, value, low in (
