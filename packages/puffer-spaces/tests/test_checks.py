@@ -147,6 +147,13 @@ class OtherArrays(Drift):
 
 class ReplacedArray(Drift):
     def step(self, actions):
+        observations, _, *rest = super().step(actions)
+        self.rewards = self.rewards.copy()
+        return observations, self.rewards, *rest
+
+
+class ReplacedActions(Drift):
+    def step(self, actions):
         self.actions = np.asarray(actions, np.float32)
         return super().step(actions)
 
@@ -413,7 +420,8 @@ class Raises(Drift):
     ("env", "check", "severity", "words"),
     [
         (OtherArrays, "buffers", "error", "self.observations"),
-        (ReplacedArray, "buffers", "error", "self.actions"),
+        (ReplacedArray, "buffers", "error", "self.rewards"),
+        (ReplacedActions, "buffers", "warning", "self.actions"),
         (FourValues, "results", "error", "5 values"),
         (InfosDict, "results", "error", "list of dicts"),
         (BareReset, "results", "error", "(observations, infos)"),
@@ -456,7 +464,7 @@ class Raises(Drift):
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
 def test_each_broken_env_is_diagnosed(env, check, severity, words):
-    findings = check_env(env, raise_errors=False)
+    findings = check_env(env, raise_errors=False, num_steps=80)
 
     found = [finding for finding in findings if finding.check == check and finding.severity == severity]
     assert found, findings

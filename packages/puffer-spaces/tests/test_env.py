@@ -110,6 +110,25 @@ def test_a_class_that_clears_itself_or_has_a_capsule_is_left_alone():
     assert not any(hasattr(cls.step, "__wrapped__") for cls in (Own, Native, Child))
 
 
+def test_a_step_from_a_mixin_is_cleared_before_and_only_once():
+    class Steps:
+        def step(self, actions):
+            return self.rewards.tolist()
+
+    class Mixed(Steps, Counter):
+        pass
+
+    class Child(Mixed):
+        pass
+
+    env = Child()
+    env.rewards[:] = 7
+
+    assert env.step(env.actions) == [0, 0, 0]
+    assert Child.step is Mixed.step
+    assert not hasattr(Steps.step, "__wrapped__")
+
+
 def test_step_keeps_its_name_and_docstring():
     class Documented(Counter):
         def step(self, actions):

@@ -71,7 +71,7 @@ def assert_same(one, two):
 
 
 @given(NESTED, st.integers(0, 2**31 - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_round_trip_is_exact(space, seed):
     space.seed(seed)
     layout = Layout(space)
@@ -91,7 +91,7 @@ def test_round_trip_is_exact(space, seed):
 
 
 @given(NESTED, st.integers(0, 2**31 - 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_batch_is_seen_as_views_in_the_structure_of_the_space(space, seed):
     space.seed(seed)
     layout = Layout(space)
@@ -117,7 +117,7 @@ def test_a_batch_is_seen_as_views_in_the_structure_of_the_space(space, seed):
 
 
 @given(NESTED)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_leaves_are_aligned_do_not_overlap_and_keep_one_dtype_where_they_share_it(space):
     layout = Layout(space)
 
@@ -386,7 +386,7 @@ def test_read_values_do_not_share_memory_with_the_row():
 
 
 @given(DISCRETE, st.integers(0, 2**31 - 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_discrete_action_spaces_become_choices_from_zero(space, seed):
     layout = ActionLayout(space)
     row_space = layout.row_space
@@ -402,7 +402,7 @@ def test_discrete_action_spaces_become_choices_from_zero(space, seed):
 
 
 @given(NESTED, st.integers(0, 2**31 - 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_actions_survive_their_row(space, seed):
     space.seed(seed)
     layout = ActionLayout(space)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 StepResult = tuple[Array, Array, Array, Array, list[dict[str, Any]]]
 
+_CLEARING = "_clears_rewards_and_flags"
 _REQUIRED = ("single_observation_space", "single_action_space", "num_agents")
 
 
@@ -108,9 +109,9 @@ class PufferEnv:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        step = cls.__dict__.get("step")
+        step = cls.step
         clears_flags = cls.clears_flags or cls.step_capsule is not PufferEnv.step_capsule
-        if inspect.isfunction(step) and not clears_flags:
+        if inspect.isfunction(step) and not clears_flags and not hasattr(step, _CLEARING):
             cls.step = _cleared_before(step)  # type: ignore[method-assign]
 
     def reset(
@@ -316,6 +317,7 @@ def _cleared_before(step: Callable[..., Any]) -> Callable[..., Any]:
             self.truncations.fill(False)
         return step(self, *args, **kwargs)
 
+    setattr(step_after_clearing, _CLEARING, True)
     return step_after_clearing
 
 
