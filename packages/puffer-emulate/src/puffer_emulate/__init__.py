@@ -4,9 +4,10 @@ import importlib.metadata
 
 from puffer_emulate.emulate import creator_of, emulate
 from puffer_emulate.gymnasium import GymnasiumPufferEnv
+from puffer_emulate.legacy_gym import LegacyGymPufferEnv
 from puffer_emulate.pettingzoo import PettingZooPufferEnv
 from puffer_emulate.registration import env_specs
 
 __version__ = importlib.metadata.version("puffer-emulate")
 
-__all__ = ["GymnasiumPufferEnv", "PettingZooPufferEnv", "creator_of", "emulate", "env_specs"]
+__all__ = ["GymnasiumPufferEnv", "LegacyGymPufferEnv", "PettingZooPufferEnv", "creator_of", "emulate", "env_specs"]

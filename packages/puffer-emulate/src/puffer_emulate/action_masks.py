@@ -26,6 +26,7 @@ class ActionMasks:
 
     Attributes:
         observation_space: Without the mask.
+        is_unwrapped: Whether `observation_space` is that of the key `observation` alone.
         size: Number of choices in all, or 0 where there are no masks.
     """
 
@@ -40,17 +41,13 @@ class ActionMasks:
         self._is_turn_based = is_turn_based
         self.size = num_choices if self._has_mask or is_turn_based else 0
         self.observation_space = observation_space
-        self._is_unwrapped = False
+        self.is_unwrapped = False
         if self._has_mask and isinstance(observation_space, spaces.Dict):
             rest = {key: space for key, space in observation_space.spaces.items() if key != _MASK_KEY}
-            self._is_unwrapped = list(rest) == ["observation"]
-            self.observation_space = rest["observation"] if self._is_unwrapped else spaces.Dict(rest)
+            self.is_unwrapped = list(rest) == ["observation"]
+            self.observation_space = rest["observation"] if self.is_unwrapped else spaces.Dict(rest)
         self._first_only = np.zeros(num_choices, np.bool_)
         self._first_only[np.cumsum(counts) - counts] = True
-
-    def seen(self, value: Any) -> Any:
-        """Return the part of an observation that is not its mask."""
-        return value["observation"] if self._is_unwrapped else value
 
     def write(self, row: npt.NDArray[np.bool_], env: Any, agent: Any, value: Any) -> None:
         """Write the mask of an agent that is in the world.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from puffer_emulate.snapshots import layers_of
 
@@ -67,10 +67,20 @@ def is_creator(env: Any) -> bool:
 
 
 def env_name(env: Any) -> str:
-    """Return what errors call an env: its registered id, else the name of its class."""
+    """Return what errors call an env: its registered id, the name in a PettingZoo env's metadata, or its class."""
     innermost = layers_of(env)[-1]
-    spec = getattr(innermost, "spec", None)
-    return str(getattr(spec, "id", None) or type(innermost).__name__)
+    name = getattr(getattr(innermost, "spec", None), "id", None)
+    if name is None and hasattr(env, "possible_agents"):
+        name = (getattr(env, "metadata", None) or {}).get("name")
+    return str(name or type(innermost).__name__)
+
+
+def refuse_recipe(env: Any) -> NoReturn:
+    """Raise ValueError: an object that does not know how it was made cannot be made again."""
+    raise ValueError(
+        f"an env object can be one world, since it does not know how it was made; got {env_name(env)}. "
+        "Pass a class or function that makes the env, in place of the object."
+    )
 
 
 def check_alike(envs: Sequence[Any]) -> None:

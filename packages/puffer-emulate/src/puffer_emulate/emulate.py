@@ -7,9 +7,10 @@ from typing import Any
 
 import gymnasium
 
-from puffer_emulate.copies import is_creator
+from puffer_emulate.copies import is_creator, refuse_recipe
 from puffer_emulate.gymnasium import GymnasiumPufferEnv, SpecCreator
-from puffer_emulate.pettingzoo import PettingZooPufferEnv, is_pettingzoo, refuse_recipe
+from puffer_emulate.legacy_gym import LegacyGymPufferEnv, is_legacy_gym
+from puffer_emulate.pettingzoo import PettingZooPufferEnv, is_pettingzoo
 from puffer_spaces import Buffers, PufferEnv
 
 
@@ -76,6 +77,8 @@ def _unchanged(env: PufferEnv, num_envs: int | None, kwargs: Mapping[str, Any]) 
 def _adapter_of(env: Any) -> Callable[..., PufferEnv]:
     if is_pettingzoo(env):
         return PettingZooPufferEnv
+    if is_legacy_gym(env):
+        return LegacyGymPufferEnv
     return GymnasiumPufferEnv
 
 
@@ -92,7 +95,7 @@ def creator_of(env: Any) -> EnvCreator:
     """
     if is_creator(env):
         return EnvCreator(env)
-    if is_pettingzoo(env):
+    if is_pettingzoo(env) or is_legacy_gym(env):
         refuse_recipe(env)
     if not isinstance(env, gymnasium.Env):
         raise TypeError(f"env must be an environment or what makes one; got {env!r}. Pass its class.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from gymnasium import spaces
@@ -110,12 +110,13 @@ class MultiAgentWorlds(ForeignEnv):
         self._add_agent_infos(first, agent_infos, infos)
         is_over = True
         for row, agent in enumerate(self.possible_agents, first):
-            is_flagged = bool(terminations.get(agent)) or bool(truncations.get(agent))
-            stays = agent in remaining and not is_flagged
+            stays = agent in remaining and not (terminations.get(agent) or truncations.get(agent))
             is_over = is_over and not stays
             is_here = stays and agent in observations
             if live[row]:
-                reward = as_reward(rewards.get(agent, 0.0), f"reward of {self.env_name}, {self._where(row)},")
+                reward = rewards.get(agent, 0.0)
+                if type(reward) is not float:
+                    reward = as_reward(reward, f"reward of {self.env_name}, {self._where(row)},")
                 self.rewards[row] = reward
                 self._returns[row] += reward
                 if not is_here:
@@ -168,9 +169,9 @@ class MultiAgentWorlds(ForeignEnv):
         if self.action_mask is not None:
             self._masks_of.write(self.action_mask[row], env, agent, value)
 
-    def _write(self, write: Any, row: int, value: Any) -> None:
+    def _write(self, write: Callable[[Any], None], row: int, value: Any) -> None:
         try:
-            write(self._masks_of.seen(value))
+            write(value["observation"] if self._masks_of.is_unwrapped else value)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             self._refuse_observation(row, error)
 

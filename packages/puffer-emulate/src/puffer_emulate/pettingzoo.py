@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from gymnasium import spaces
 
-from puffer_emulate.copies import make_envs
+from puffer_emulate.copies import env_name, make_envs, refuse_recipe
 from puffer_emulate.multi_agent import MultiAgentWorlds
 from puffer_emulate.snapshots import layers_of
 from puffer_emulate.turns import TurnBasedEnv
@@ -58,7 +58,7 @@ class PettingZooPufferEnv(MultiAgentWorlds):
                 )
         self.envs = envs
         self.env = envs[0]
-        name = pettingzoo_name(self.env)
+        name = env_name(self.env)
         kinds = [_common_spaces(name, made) for made in envs]
         for index, kind in enumerate(kinds):
             if kind != kinds[0]:
@@ -110,12 +110,6 @@ def is_pettingzoo(env: Any) -> bool:
     )
 
 
-def pettingzoo_name(env: Any) -> str:
-    """Return what errors call the env: the name in its metadata, else that of its class."""
-    metadata = getattr(env, "metadata", None) or {}
-    return str(metadata.get("name") or type(layers_of(env)[-1]).__name__)
-
-
 def _is_turn_based(env: Any) -> bool:
     return callable(getattr(env, "agent_iter", None)) and callable(getattr(env, "observe", None))
 
@@ -141,11 +135,3 @@ def _common_spaces(name: str, env: Any) -> tuple[list[Any], spaces.Space[Any], s
                 )
         shared.append(by_agent[0])
     return agents, shared[0], shared[1]
-
-
-def refuse_recipe(env: Any) -> NoReturn:
-    """Raise ValueError: an object cannot be made again."""
-    raise ValueError(
-        f"an env object can be one world, since a PettingZoo env does not know how it was made; got "
-        f"{pettingzoo_name(env)}. Pass a class or function that makes the env, in place of the object."
-    )

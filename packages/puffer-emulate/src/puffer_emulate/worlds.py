@@ -66,10 +66,10 @@ class ForeignEnv(PufferEnv):
         episode_extras: Sequence[str] = (),
     ) -> None:
         self.env_name = name
-        self.original_observation_space = observation_space
-        self.original_action_space = action_space
         self.observation_layout = Layout(observation_space)
         self.action_layout = ActionLayout(action_space)
+        self.original_observation_space = self.observation_layout.space
+        self.original_action_space = self.action_layout.space
         self.single_observation_space = self.observation_layout.row_space
         self.single_action_space = self.action_layout.row_space
         self.num_envs = len(worlds)

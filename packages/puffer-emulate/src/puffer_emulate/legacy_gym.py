@@ -1,0 +1,188 @@
+"""Environments of the old gym API as PufferEnvs. Nothing of gym is imported: what counts is what an env has."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+
+from puffer_emulate.copies import check_alike, env_name, make_envs, refuse_recipe
+from puffer_emulate.single_agent import SingleAgentWorlds
+from puffer_emulate.snapshots import layers_of
+from puffer_emulate.worlds import World, shown
+from puffer_spaces import Buffers, PufferEnv
+from puffer_spaces.spaces import as_gymnasium_space
+
+_logger = logging.getLogger("puffer_emulate")
+_noted_seedless: set[type] = set()
+
+
+class GymnasiumView:
+    """An env of an older API, seen through Gymnasium's.
+
+    - `reset` may return the observation alone, or with an info, and may take a seed or not. If not, `env.seed(seed)` is
+      called; an env with neither is said once to be as its constructor seeded it.
+    - `step` may return four values. `info["TimeLimit.truncated"]` then tells a truncation from an end.
+    - Spaces are converted by what they have.
+
+    Args:
+        env: The env.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.observation_space = as_gymnasium_space(env.observation_space)
+        self.action_space = as_gymnasium_space(env.action_space)
+        self._takes = _arguments_of_reset(env)
+        children = getattr(self.observation_space, "spaces", ())
+        self._is_pair = isinstance(children, tuple) and len(children) == 2 and isinstance(children[1], spaces.Dict)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; return (observation, info)."""
+        arguments: dict[str, Any] = {}
+        if seed is not None:
+            if "seed" in self._takes:
+                arguments["seed"] = seed
+            else:
+                self._seed(seed)
+        if options is not None:
+            if "options" not in self._takes:
+                raise TypeError(
+                    f"reset of {env_name(self.env)} must take options to be given any; got {options!r}. "
+                    "It takes none: pass what it offers to its constructor."
+                )
+            arguments["options"] = options
+        result = self.env.reset(**arguments)
+        has_info = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)
+        if not has_info or (self._is_pair and self.observation_space.contains(result)):
+            return result, {}
+        return result[0], dict(result[1])
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """Take a step; return (observation, reward, terminated, truncated, info)."""
+        result = self.env.step(action)
+        if len(result) == 5:
+            return result  # type: ignore[no-any-return]
+        if len(result) != 4:
+            raise TypeError(
+                f"step of {env_name(self.env)} must return (observation, reward, done, info), or terminated and "
+                f"truncated in place of done; got {shown(result)}."
+            )
+        observation, reward, done, info = result
+        is_cut = bool(done) and bool(info.get("TimeLimit.truncated", False))
+        return observation, reward, bool(done) and not is_cut, is_cut, info
+
+    def render(self) -> Any:
+        """Draw the env."""
+        parameters = inspect.signature(self.env.render).parameters
+        if "mode" in parameters:
+            return self.env.render(mode=getattr(self.env, "render_mode", None) or "rgb_array")
+        return self.env.render()
+
+    def _seed(self, seed: int) -> None:
+        if callable(getattr(self.env, "seed", None)):
+            self.env.seed(seed)
+        elif type(self.env) not in _noted_seedless:
+            _logger.warning(
+                "%s takes no seed, neither in reset nor by seed(): it draws as its constructor seeded it (said once).",
+                env_name(self.env),
+            )
+            _noted_seedless.add(type(self.env))
+
+
+class LegacyGymPufferEnv(SingleAgentWorlds):
+    """One or more worlds of an env of the old gym API, or of one that speaks Gymnasium's without deriving from it.
+
+    Args:
+        env: An env, or a class or function that makes one. An object can only be one world.
+        env_creator: A class or function that makes one, in place of `env`.
+        env_args: Its positional arguments.
+        env_kwargs: Its keyword arguments.
+        buf: `Buffers`, a dict of arrays, or None to allocate them.
+        seed: Seed for a first reset that is given none. None: each env seeds itself.
+        num_envs: Worlds in this object.
+        episode_extras: Names of numbers in the last info of an episode that its record keeps beside score and perf.
+
+    Raises:
+        TypeError: What is given or made has no reset, step and spaces.
+        ValueError: The same object was made twice, worlds differ, or an object cannot be made again.
+    """
+
+    def __init__(
+        self,
+        env: Any = None,
+        env_creator: Callable[..., Any] | None = None,
+        env_args: Sequence[Any] = (),
+        env_kwargs: Mapping[str, Any] | None = None,
+        buf: Buffers | Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        *,
+        num_envs: int = 1,
+        episode_extras: Sequence[str] = (),
+    ) -> None:
+        envs = make_envs(env, env_creator, env_args, env_kwargs or {}, num_envs, refuse_recipe)
+        for made in envs:
+            if not is_legacy_gym(made):
+                raise TypeError(
+                    f"env must have reset, step, observation_space and action_space; got "
+                    f"{type(made).__module__}.{type(made).__qualname__}."
+                )
+        views = [GymnasiumView(made) for made in envs]
+        check_alike(views)
+        self.envs = envs
+        self.env = envs[0]
+        self.render_mode = getattr(self.env, "render_mode", None)
+        self.metadata = {**(getattr(self.env, "metadata", None) or {})}
+        super().__init__(
+            env_name(self.env),
+            [World(view, getattr(view.env, "close", _nothing), None, layers_of(view)) for view in views],
+            views[0].observation_space,
+            views[0].action_space,
+            buf,
+            seed,
+            episode_extras,
+        )
+
+
+class LegacyGymAdapter:
+    """Makes a PufferEnv of an env of the old gym API, for `as_puffer_env`."""
+
+    def matches(self, env: Any) -> bool:
+        """Return whether the object has reset, step and spaces, and is no Gymnasium env."""
+        return is_legacy_gym(env)
+
+    def adapt(self, env: Any, buf: Buffers | None = None) -> PufferEnv:
+        """Return a PufferEnv of one world around the env."""
+        return LegacyGymPufferEnv(env, buf=buf)
+
+
+adapter = LegacyGymAdapter()
+"""The entry point of the group `puffer.adapters`."""
+
+
+def is_legacy_gym(env: Any) -> bool:
+    """Return whether an object looks like one env with the gym API. A batch of envs (`num_envs`) does not."""
+    if isinstance(env, type | gymnasium.Env | PufferEnv) or hasattr(env, "num_envs"):
+        return False
+    has_spaces = all(
+        (space := getattr(env, kind, None)) is not None and not callable(space)
+        for kind in ("observation_space", "action_space")
+    )
+    return has_spaces and callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None))
+
+
+def _arguments_of_reset(env: Any) -> frozenset[str]:
+    # Old wrappers pass any arguments on, so the env inside decides.
+    innermost = getattr(env, "unwrapped", None) or layers_of(env)[-1]
+    try:
+        return frozenset(inspect.signature(innermost.reset).parameters)
+    except (TypeError, ValueError):
+        return frozenset()
+
+
+def _nothing() -> None:
+    """Close an env that has nothing to close."""
