@@ -324,7 +324,7 @@ def test_global_random_state_is_not_touched():
 
 def test_the_seed_of_construction_serves_the_first_reset():
     one = SingleAgentEnv(Draws(), seed=9)
-    two = SingleAgentEnv(Draws(), seed=9)
+    two = as_puffer_env(Draws, seed=9)
 
     assert one.reset()[0].tolist() == two.reset()[0].tolist()
     assert one.env.seed_seen == world_seed(9, 0)

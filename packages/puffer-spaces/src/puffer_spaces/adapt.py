@@ -42,7 +42,7 @@ def as_puffer_env(env: Any, buf: Buffers | Mapping[str, Any] | None = None, seed
             one of them, a registered id or an EnvSpec. A creator gets `buf=` and `seed=` if its signature names them.
         buf: Buffers to bind the env to. An env that may hold pointers to its own arrays (`rebinds_buffers` False) and
             was not built with `buf` is copied into them after each step.
-        seed: Passed to a creator that names it.
+        seed: Passed to a creator that names it. In the short form also the seed of a first reset that is given none.
 
     Raises:
         MissingAdapter: No installed package takes the object; the message has the install line.
@@ -52,7 +52,7 @@ def as_puffer_env(env: Any, buf: Buffers | Mapping[str, Any] | None = None, seed
     if isinstance(env, str | EnvSpec):
         return make_env(env, buf=buffers, seed=seed)
     if not isinstance(env, type) and (isinstance(env, PufferEnv) or _looks_like_env(env)):
-        return _adapted(env, buffers)
+        return _adapted(env, buffers, seed)
     if not callable(env):
         raise TypeError(
             f"env must be an environment, a creator or a registered id; got {env!r}. An environment has reset and step."
@@ -69,7 +69,7 @@ def as_puffer_env(env: Any, buf: Buffers | Mapping[str, Any] | None = None, seed
             f"a creator must return an environment, which has reset and step; got {created!r} from {env!r}. "
             "Return the env from it."
         )
-    return _adapted(created, buffers)
+    return _adapted(created, buffers, seed)
 
 
 def adapters() -> tuple[Adapter, ...]:
@@ -96,10 +96,10 @@ def _looks_like_env(env: Any) -> bool:
     return callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))
 
 
-def _adapted(env: Any, buffers: Buffers | None) -> PufferEnv:
+def _adapted(env: Any, buffers: Buffers | None, seed: int | None) -> PufferEnv:
     if isinstance(env, PufferEnv):
         if env.buffers is None:
-            return SingleAgentEnv(env, buf=buffers)
+            return SingleAgentEnv(env, buf=buffers, seed=seed)
         return env if buffers is None else _bound(env, buffers)
     for adapter in adapters():
         if adapter.matches(env):

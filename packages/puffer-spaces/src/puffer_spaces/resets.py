@@ -89,10 +89,7 @@ def reset_env(
             arguments["seed"] = None
     if options is not None:
         if not takes.options:
-            raise TypeError(
-                f"reset of {type(env).__name__} must take options to be given any; got {options!r}. "
-                "Add options=None to its arguments."
-            )
+            raise no_options(env, options)
         arguments["options"] = options
     env.rewards.fill(0)
     env.terminals.fill(False)
@@ -100,6 +97,14 @@ def reset_env(
     result = env.reset(**arguments)
     infos = result[1] if isinstance(result, tuple) and len(result) == 2 else None
     return env.observations, list_of_infos(infos)
+
+
+def no_options(env: Any, options: Any) -> TypeError:
+    """Return the error for options that an env's `reset` cannot take."""
+    return TypeError(
+        f"reset of {type(env).__name__} must take options to be given any; got {options!r}. "
+        "Add options=None to its arguments."
+    )
 
 
 def list_of_infos(infos: Any) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from puffer_spaces.coercion import as_flag, as_reward
 from puffer_spaces.env import PufferEnv, StepResult
 from puffer_spaces.episodes import Episodes
 from puffer_spaces.layout import ActionLayout, Layout
-from puffer_spaces.resets import reset_arguments
+from puffer_spaces.resets import no_options, reset_arguments
 from puffer_spaces.seeding import world_seed
 
 _STATE = struct.Struct("<qdq?")
@@ -50,10 +50,8 @@ class SingleAgentEnv(PufferEnv):
     def __init__(self, env: Any, buf: Buffers | None = None, seed: int | None = None) -> None:
         _check_short_form(env)
         self.env = env
-        self.original_observation_space = _space_of(env, "observation_space")
-        self.original_action_space = _space_of(env, "action_space")
-        self.observation_layout = Layout(self.original_observation_space)
-        self.action_layout = ActionLayout(self.original_action_space)
+        self.observation_layout = Layout(_space_of(env, "observation_space"))
+        self.action_layout = ActionLayout(_space_of(env, "action_space"))
         self.original_observation_space = self.observation_layout.space
         self.original_action_space = self.action_layout.space
         self.single_observation_space = self.observation_layout.row_space
@@ -148,10 +146,7 @@ class SingleAgentEnv(PufferEnv):
             self.env.seed(seed)
         if options is not None:
             if not takes.options:
-                raise TypeError(
-                    f"reset of {type(self.env).__name__} must take options to be given any; got {options!r}. "
-                    "Add options=None to its arguments."
-                )
+                raise no_options(self.env, options)
             arguments["options"] = options
         observation, info = _two_values(self.env.reset(**arguments), self.original_observation_space)
         self._observation_row.write(observation)
