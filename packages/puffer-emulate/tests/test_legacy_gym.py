@@ -138,7 +138,7 @@ def test_an_env_without_a_seed_says_so_once(caplog):
         emulate(Seedless, 2).reset(seed=1)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "Seedless takes no seed, neither in reset nor by seed(): it draws as its constructor seeded it (said once)."
+        "Seedless has no way to be seeded: it draws as its constructor seeded it (said once)."
     ]
 
 

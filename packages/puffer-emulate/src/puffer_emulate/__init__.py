@@ -2,6 +2,7 @@
 
 import importlib.metadata
 
+from puffer_emulate.dm_env import DmEnvPufferEnv
 from puffer_emulate.emulate import creator_of, emulate
 from puffer_emulate.gymnasium import GymnasiumPufferEnv
 from puffer_emulate.legacy_gym import LegacyGymPufferEnv
@@ -10,4 +11,12 @@ from puffer_emulate.registration import env_specs
 
 __version__ = importlib.metadata.version("puffer-emulate")
 
-__all__ = ["GymnasiumPufferEnv", "LegacyGymPufferEnv", "PettingZooPufferEnv", "creator_of", "emulate", "env_specs"]
+__all__ = [
+    "DmEnvPufferEnv",
+    "GymnasiumPufferEnv",
+    "LegacyGymPufferEnv",
+    "PettingZooPufferEnv",
+    "creator_of",
+    "emulate",
+    "env_specs",
+]

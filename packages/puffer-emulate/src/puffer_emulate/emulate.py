@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 
 from puffer_emulate.copies import is_creator, refuse_recipe
+from puffer_emulate.dm_env import DmEnvPufferEnv, is_dm_env
 from puffer_emulate.gymnasium import GymnasiumPufferEnv, SpecCreator
 from puffer_emulate.legacy_gym import LegacyGymPufferEnv, is_legacy_gym
 from puffer_emulate.pettingzoo import PettingZooPufferEnv, is_pettingzoo
@@ -26,9 +27,9 @@ def emulate(
     """Make a PufferEnv of a foreign environment.
 
     Args:
-        env: A Gymnasium or PettingZoo env, or a class or function that makes one.
-        num_envs: Worlds in the one object that is returned; None is one world. An env that is already an object is
-            made again from its `spec` for the others.
+        env: A Gymnasium, PettingZoo, gym or dm_env env, or a class or function that makes one. A PufferEnv is returned.
+        num_envs: Worlds in the one object that is returned; None is one world. A Gymnasium env that is already an object
+            is made again from its `spec` for the others; other objects can be one world.
         buf: `Buffers`, a dict of arrays, or None to allocate them.
         seed: Seed for a first reset that is given none. None: each env seeds itself.
         episode_extras: Names of numbers in the last info of an episode that its record keeps beside score and perf.
@@ -77,6 +78,8 @@ def _unchanged(env: PufferEnv, num_envs: int | None, kwargs: Mapping[str, Any]) 
 def _adapter_of(env: Any) -> Callable[..., PufferEnv]:
     if is_pettingzoo(env):
         return PettingZooPufferEnv
+    if is_dm_env(env):
+        return DmEnvPufferEnv
     if is_legacy_gym(env):
         return LegacyGymPufferEnv
     return GymnasiumPufferEnv
@@ -86,16 +89,16 @@ def creator_of(env: Any) -> EnvCreator:
     """Return what makes PufferEnvs of any number of worlds of an environment, for `puffer_vector.make`.
 
     Args:
-        env: A Gymnasium or PettingZoo env, or a class or function that makes one. A Gymnasium object is only a recipe:
-            each world is made anew from its `spec`.
+        env: A class or function that makes an env of any kind `emulate` takes, or a Gymnasium env, which is only a
+            recipe: each world is made anew from its `spec`.
 
     Raises:
         TypeError: It is neither.
-        ValueError: An object has no `spec`.
+        ValueError: An object cannot be made again.
     """
     if is_creator(env):
         return EnvCreator(env)
-    if is_pettingzoo(env) or is_legacy_gym(env):
+    if is_pettingzoo(env) or is_dm_env(env) or is_legacy_gym(env):
         refuse_recipe(env)
     if not isinstance(env, gymnasium.Env):
         raise TypeError(f"env must be an environment or what makes one; got {env!r}. Pass its class.")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from puffer_emulate.copies import check_alike, env_name, make_envs
-from puffer_emulate.single_agent import SingleAgentWorlds
+from puffer_emulate.copies import env_name
+from puffer_emulate.single_agent import SingleAgentAdapter
 from puffer_emulate.snapshots import layers_of
 from puffer_emulate.worlds import World
 from puffer_spaces import Buffers, PufferEnv
@@ -18,57 +18,28 @@ _OUTER_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 _REMEDY = "Pass a class or function that makes the env, in place of the object."
 
 
-class GymnasiumPufferEnv(SingleAgentWorlds):
+class GymnasiumPufferEnv(SingleAgentAdapter):
     """One or more worlds of a Gymnasium environment, with any observation and action space that has a layout.
+
+    The arguments are those of `SingleAgentAdapter`, PufferLib's by position. An env object can only be one world; for
+    more it is made again from its `spec`.
 
     The wrappers that `gymnasium.make` puts outermost are stepped around: the order of calls and the shape of what
     the env returns are checked here anyway, and a `TimeLimit` is counted here. Wrappers below another one stay.
-
-    Args:
-        env: An env, or a class or function that makes one. An object can only be one world; for more it is made
-            again from its `spec`.
-        env_creator: A class or function that makes one, in place of `env`.
-        env_args: Its positional arguments.
-        env_kwargs: Its keyword arguments.
-        buf: `Buffers`, a dict of arrays, or None to allocate them.
-        seed: Seed for a first reset that is given none. None: each env seeds itself.
-        num_envs: Worlds in this object.
-        episode_extras: Names of numbers in the last info of an episode that its record keeps beside score and perf.
-
-    Raises:
-        TypeError: What is given or made is no Gymnasium environment.
-        ValueError: The same object was made twice, worlds differ, or an object cannot be made again.
     """
 
-    def __init__(
-        self,
-        env: Any = None,
-        env_creator: Callable[..., Any] | None = None,
-        env_args: Sequence[Any] = (),
-        env_kwargs: Mapping[str, Any] | None = None,
-        buf: Buffers | Mapping[str, Any] | None = None,
-        seed: int | None = None,
-        *,
-        num_envs: int = 1,
-        episode_extras: Sequence[str] = (),
-    ) -> None:
-        envs = make_envs(env, env_creator, env_args, env_kwargs or {}, num_envs, SpecCreator)
-        for made in envs:
-            _check_env(made)
-        check_alike(envs)
-        self.envs = envs
-        self.env = envs[0]
-        self.render_mode = getattr(self.env, "render_mode", None)
-        self.metadata = {**getattr(self.env, "metadata", {})}
-        super().__init__(
-            env_name(self.env),
-            [_world_of(made) for made in envs],
-            self.env.observation_space,
-            self.env.action_space,
-            buf,
-            seed,
-            episode_extras,
-        )
+    def _world_of(self, env: Any) -> World:
+        _check_env(env)
+        inner, time_limit = env, None
+        while type(inner) in _OUTER_WRAPPERS:
+            if type(inner) is TimeLimit:
+                limit = inner._max_episode_steps
+                time_limit = limit if time_limit is None else min(limit, time_limit)
+            inner = inner.env
+        return World(inner, env.close, time_limit, layers_of(inner))
+
+    def _recipe_of(self, env: Any) -> SpecCreator:
+        return SpecCreator(env)
 
 
 class SpecCreator:
@@ -171,16 +142,6 @@ def _check_env(env: Any) -> None:
                 f"{kind} of {env_name(env)} must be a gymnasium.spaces space; got {getattr(env, kind, None)!r}. "
                 "Set it in the env's __init__."
             )
-
-
-def _world_of(env: Any) -> World:
-    inner, time_limit = env, None
-    while type(inner) in _OUTER_WRAPPERS:
-        if type(inner) is TimeLimit:
-            limit = inner._max_episode_steps
-            time_limit = limit if time_limit is None else min(limit, time_limit)
-        inner = inner.env
-    return World(inner, env.close, time_limit, layers_of(inner))
 
 
 def _kinds(env: Any) -> list[type]:

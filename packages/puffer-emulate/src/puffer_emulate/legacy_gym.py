@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 from gymnasium import spaces
 
-from puffer_emulate.copies import check_alike, env_name, make_envs, refuse_recipe
-from puffer_emulate.single_agent import SingleAgentWorlds
+from puffer_emulate.copies import env_name
+from puffer_emulate.seedless import note_seedless
+from puffer_emulate.single_agent import SingleAgentAdapter
 from puffer_emulate.snapshots import layers_of
 from puffer_emulate.worlds import World, shown
 from puffer_spaces import Buffers, PufferEnv
 from puffer_spaces.spaces import as_gymnasium_space
-
-_logger = logging.getLogger("puffer_emulate")
-_noted_seedless: set[type] = set()
 
 
 class GymnasiumView:
@@ -86,66 +83,24 @@ class GymnasiumView:
     def _seed(self, seed: int) -> None:
         if callable(getattr(self.env, "seed", None)):
             self.env.seed(seed)
-        elif type(self.env) not in _noted_seedless:
-            _logger.warning(
-                "%s takes no seed, neither in reset nor by seed(): it draws as its constructor seeded it (said once).",
-                env_name(self.env),
-            )
-            _noted_seedless.add(type(self.env))
+        else:
+            note_seedless(self.env)
 
 
-class LegacyGymPufferEnv(SingleAgentWorlds):
+class LegacyGymPufferEnv(SingleAgentAdapter):
     """One or more worlds of an env of the old gym API, or of one that speaks Gymnasium's without deriving from it.
 
-    Args:
-        env: An env, or a class or function that makes one. An object can only be one world.
-        env_creator: A class or function that makes one, in place of `env`.
-        env_args: Its positional arguments.
-        env_kwargs: Its keyword arguments.
-        buf: `Buffers`, a dict of arrays, or None to allocate them.
-        seed: Seed for a first reset that is given none. None: each env seeds itself.
-        num_envs: Worlds in this object.
-        episode_extras: Names of numbers in the last info of an episode that its record keeps beside score and perf.
-
-    Raises:
-        TypeError: What is given or made has no reset, step and spaces.
-        ValueError: The same object was made twice, worlds differ, or an object cannot be made again.
+    The arguments are those of `SingleAgentAdapter`. An env object can only be one world.
     """
 
-    def __init__(
-        self,
-        env: Any = None,
-        env_creator: Callable[..., Any] | None = None,
-        env_args: Sequence[Any] = (),
-        env_kwargs: Mapping[str, Any] | None = None,
-        buf: Buffers | Mapping[str, Any] | None = None,
-        seed: int | None = None,
-        *,
-        num_envs: int = 1,
-        episode_extras: Sequence[str] = (),
-    ) -> None:
-        envs = make_envs(env, env_creator, env_args, env_kwargs or {}, num_envs, refuse_recipe)
-        for made in envs:
-            if not is_legacy_gym(made):
-                raise TypeError(
-                    f"env must have reset, step, observation_space and action_space; got "
-                    f"{type(made).__module__}.{type(made).__qualname__}."
-                )
-        views = [GymnasiumView(made) for made in envs]
-        check_alike(views)
-        self.envs = envs
-        self.env = envs[0]
-        self.render_mode = getattr(self.env, "render_mode", None)
-        self.metadata = {**(getattr(self.env, "metadata", None) or {})}
-        super().__init__(
-            env_name(self.env),
-            [World(view, getattr(view.env, "close", _nothing), None, layers_of(view)) for view in views],
-            views[0].observation_space,
-            views[0].action_space,
-            buf,
-            seed,
-            episode_extras,
-        )
+    def _world_of(self, env: Any) -> World:
+        if not is_legacy_gym(env):
+            raise TypeError(
+                f"env must have reset, step, observation_space and action_space; got "
+                f"{type(env).__module__}.{type(env).__qualname__}."
+            )
+        view = GymnasiumView(env)
+        return World(view, getattr(env, "close", _nothing), None, layers_of(view))
 
 
 class LegacyGymAdapter:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 from gymnasium import spaces
 
+from puffer_emulate.copies import check_alike, env_name, make_envs, refuse_recipe
 from puffer_emulate.infos import episode_metrics
 from puffer_emulate.worlds import PROBE_STEPS, ForeignEnv, World, shown
 from puffer_spaces import Buffers
@@ -172,3 +173,53 @@ class SingleAgentWorlds(ForeignEnv):
 
     def _state_names(self) -> tuple[str, ...]:
         return (*super()._state_names(), "_deadlines")
+
+
+class SingleAgentAdapter(SingleAgentWorlds):
+    """Makes its worlds itself: what the adapters of single-agent APIs share.
+
+    Args:
+        env: An env, or a class or function that makes one.
+        env_creator: A class or function that makes one, in place of `env`.
+        env_args: Its positional arguments.
+        env_kwargs: Its keyword arguments.
+        buf: `Buffers`, a dict of arrays, or None to allocate them.
+        seed: Seed for a first reset that is given none. None: each env seeds itself.
+        num_envs: Worlds in this object.
+        episode_extras: Names of numbers in the last info of an episode that its record keeps beside score and perf.
+
+    Raises:
+        TypeError: What is given or made is no environment of the API.
+        ValueError: The same object was made twice, worlds differ, or an object cannot be made again.
+    """
+
+    def __init__(
+        self,
+        env: Any = None,
+        env_creator: Callable[..., Any] | None = None,
+        env_args: Sequence[Any] = (),
+        env_kwargs: Mapping[str, Any] | None = None,
+        buf: Buffers | Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        *,
+        num_envs: int = 1,
+        episode_extras: Sequence[str] = (),
+    ) -> None:
+        self.envs = make_envs(env, env_creator, env_args, env_kwargs or {}, num_envs, self._recipe_of)
+        self.env = self.envs[0]
+        worlds = [self._world_of(made) for made in self.envs]
+        check_alike([world.env for world in worlds])
+        self.render_mode = getattr(self.env, "render_mode", None)
+        self.metadata = {**(getattr(self.env, "metadata", None) or {})}
+        stepped = worlds[0].env
+        super().__init__(
+            env_name(self.env), worlds, stepped.observation_space, stepped.action_space, buf, seed, episode_extras
+        )
+
+    def _world_of(self, env: Any) -> World:
+        """Check that an env is of the API, and return what is stepped in its place."""
+        raise NotImplementedError
+
+    def _recipe_of(self, env: Any) -> Callable[[], Any]:
+        """Return what makes others like an env object."""
+        refuse_recipe(env)
