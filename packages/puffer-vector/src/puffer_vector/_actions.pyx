@@ -1,4 +1,5 @@
 # The fast way of actions into the shared rows: one pass that checks and copies.
+cimport cython
 from cpython.buffer cimport (PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release,
                              PyObject_CheckBuffer, PyObject_GetBuffer)
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -44,6 +45,7 @@ cdef bint _copy_int64(int32_t *target, const int64_t *source, const uint32_t *li
     return bad == 0
 
 
+@cython.no_gc  # the buffer must be given back by __dealloc__ only, and an array never refers to its gate
 cdef class ActionGate:
     """Writes checked actions into rows of the shared actions array.
 

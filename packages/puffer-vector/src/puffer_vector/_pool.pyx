@@ -43,6 +43,7 @@ cdef extern from "native/pool.h" nogil:
     ctypedef struct Pool:
         int num_jobs
         int num_threads
+        int caller_helps
         PoolJob *jobs
         SignalWaiter waiter
 
@@ -89,6 +90,7 @@ cdef class StepPool:
         num_threads: Threads beside the calling one; 0 leaves all work to it.
         num_jobs: Number of jobs, each of which may run at any time.
         spin: Whether idle threads spin for a while before parking.
+        caller_helps: Whether the calling thread takes part in the work it waits for.
         use_futex: False to park by sleeping, as on systems without futexes.
     """
 
@@ -97,7 +99,10 @@ cdef class StepPool:
     cdef int _num_sharing
     cdef bint _is_left
 
-    def __cinit__(self, int num_threads, int num_jobs, bint spin=True, bint use_futex=PUFFER_HAS_FUTEX):
+    def __cinit__(self, int num_threads, int num_jobs, bint spin=True, bint caller_helps=True,
+                  bint use_futex=PUFFER_HAS_FUTEX):
+        if num_threads < (not caller_helps):
+            raise ValueError(f"num_threads must be at least {int(not caller_helps)}; got {num_threads}.")
         self._pool = <Pool *>calloc(1, sizeof(Pool))
         if self._pool == NULL:
             raise MemoryError
@@ -107,7 +112,8 @@ cdef class StepPool:
         self._capsules = [()] * num_jobs
         self._pool.num_jobs = num_jobs
         self._pool.num_threads = num_threads
-        self._num_sharing = num_threads + 1
+        self._num_sharing = num_threads + caller_helps
+        self._pool.caller_helps = caller_helps
         self._is_left = False
         self._pool.waiter.may_spin = spin
         self._pool.waiter.use_futex = use_futex and PUFFER_HAS_FUTEX

@@ -1,5 +1,7 @@
 # Requests from one caller to its workers and their replies; native/signal.h has the protocol.
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+cimport cython
+from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_WRITABLE, Py_buffer, PyBuffer_FillInfo, PyBuffer_Release,
+                             PyObject_GetBuffer)
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -33,6 +35,14 @@ cdef extern from "native/signal.h" nogil:
     bint signal_is_done(SignalSlot *slot)
     int watchdog_start(int sentinel, int parent)
 
+cdef extern from "<sys/mman.h>" nogil:
+    const int PROT_READ
+    const int PROT_WRITE
+    const int MAP_SHARED
+    void *MAP_FAILED
+    void *mmap(void *address, size_t length, int protection, int flags, int fd, int64_t offset)
+    int munmap(void *address, size_t length)
+
 HAS_FUTEX = bool(PUFFER_HAS_FUTEX)
 
 
@@ -47,6 +57,35 @@ def start_watchdog(int sentinel, int parent):
         raise OSError("cannot start the thread that watches the parent process")
 
 
+cdef class Mapping:
+    """Writable shared memory behind a file descriptor, as a buffer. Unlike `mmap.mmap` it holds no descriptor open.
+
+    Args:
+        fd: Descriptor of the memory; it may be closed afterwards.
+        nbytes: Size.
+    """
+
+    cdef void *_place
+    cdef Py_ssize_t _nbytes
+
+    def __cinit__(self, int fd, Py_ssize_t nbytes):
+        self._place = NULL
+        if nbytes < 1:
+            raise ValueError(f"nbytes must be at least 1; got {nbytes}.")
+        cdef void *place = mmap(NULL, <size_t>nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        if place == MAP_FAILED:
+            raise MemoryError(f"cannot map {nbytes} bytes of shared memory")
+        self._place, self._nbytes = place, nbytes
+
+    def __dealloc__(self):
+        if self._place != NULL:
+            munmap(self._place, <size_t>self._nbytes)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self._place, self._nbytes, 0, flags)
+
+
+@cython.no_gc  # the buffer must be given back by __dealloc__ only, and memory never refers to signals
 cdef class Signals:
     """Slots for requests and replies in memory shared by a caller and its workers.
 
@@ -60,7 +99,6 @@ cdef class Signals:
         use_futex: False to park by sleeping, as on systems without futexes.
     """
 
-    cdef object _memory
     cdef Py_buffer _view
     cdef bint _held
     cdef SignalCaller *_caller
@@ -72,7 +110,6 @@ cdef class Signals:
         self._held = False
         PyObject_GetBuffer(memory, &self._view, PyBUF_SIMPLE | PyBUF_WRITABLE)
         self._held = True
-        self._memory = memory
         if self._view.len < Signals.nbytes(num_slots):
             raise ValueError(f"memory must hold {Signals.nbytes(num_slots)} bytes for {num_slots} slots; "
                              f"got {self._view.len}.")
@@ -130,10 +167,9 @@ cdef class Signals:
         cdef SignalSlot *place = self._slot(slot)
         return place.status, place.num_records, place.message_bytes
 
-    def progress(self, int slot):
-        """Return a writable view of one uint64: index of the env object that worker `slot` steps, as it says."""
-        cdef Py_ssize_t start = <char *>&self._slot(slot).progress - <char *>self._view.buf
-        return memoryview(self._memory).cast("B")[start:start + sizeof(uint64_t)].cast("Q")
+    def progress_offset(self, int slot):
+        """Return where in the memory worker `slot` has a uint64: index of the env object that it steps, as it says."""
+        return <char *>&self._slot(slot).progress - <char *>self._view.buf
 
     def next_command(self, int slot, double timeout_s=3600.0):
         """Wait, as worker `slot`, for a request.

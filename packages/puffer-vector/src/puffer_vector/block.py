@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 
 from puffer_spaces import Buffers, episode_dtype
 from puffer_vector._signal import Signals
 from puffer_vector.memory import ALIGNMENT
+from puffer_vector.records import Records
 
 MESSAGE_BYTES = 1 << 15
 
@@ -69,7 +71,7 @@ class Block:
         shape: What it holds.
     """
 
-    def __init__(self, memory: memoryview, shape: BlockShape) -> None:
+    def __init__(self, memory: npt.NDArray[np.uint8], shape: BlockShape) -> None:
         ends = np.cumsum(shape._parts).tolist()
         parts = [memory[end - size : end] for end, size in zip(ends, shape._parts, strict=True)]
         self.signals = parts[0]
@@ -80,7 +82,7 @@ class Block:
             shape.num_rows,
             shape.action_mask_size,
         )
-        self.invalid = np.frombuffer(parts[2], np.bool_, shape.num_rows)
+        self.invalid = parts[2][: shape.num_rows].view(np.bool_)
         dtype = episode_dtype(shape.extras)
-        self.records = [np.frombuffer(part, dtype, shape.num_records) for part in parts[3::2]]
+        self.records: list[Records] = [part[: shape.num_records * dtype.itemsize].view(dtype) for part in parts[3::2]]
         self.messages = parts[4::2]

@@ -6,20 +6,23 @@ a process has it mapped. Under Linux it is a memfd; elsewhere, a temporary file 
 
 from __future__ import annotations
 
-import mmap
 import os
 import tempfile
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+from puffer_vector._signal import Mapping
 
 ALIGNMENT = 64
 
 
-def private_memory(nbytes: int) -> memoryview:
+def private_memory(nbytes: int) -> npt.NDArray[np.uint8]:
     """Return zeroed memory of this process that starts on a cache line."""
     block = np.zeros(nbytes + ALIGNMENT, np.uint8)
     offset = -block.ctypes.data % ALIGNMENT
-    return block[offset : offset + nbytes].data
+    return block[offset : offset + nbytes]
 
 
 class SharedMemory:
@@ -33,8 +36,8 @@ class SharedMemory:
     def __init__(self, nbytes: int, fd: int | None = None) -> None:
         self.nbytes = max(nbytes, 1)
         self.fd = _create(self.nbytes) if fd is None else fd
-        self._map = mmap.mmap(self.fd, self.nbytes)
-        self.view = memoryview(self._map)
+        mapping: Any = Mapping(self.fd, self.nbytes)
+        self.bytes: npt.NDArray[np.uint8] = np.frombuffer(mapping, np.uint8)
 
     def close_fd(self) -> None:
         """Close the descriptor; the memory stays mapped."""

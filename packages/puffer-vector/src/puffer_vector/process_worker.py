@@ -17,6 +17,8 @@ from multiprocessing.reduction import recv_handle
 from typing import Any
 
 import cloudpickle
+import numpy as np
+import numpy.typing as npt
 
 from puffer_vector._signal import Signals, start_watchdog
 from puffer_vector.block import Block, BlockShape
@@ -89,11 +91,17 @@ def _bind(
 ) -> tuple[Served, list[EnvReport]]:
     memory = SharedMemory(shape.nbytes, recv_handle(pipe))
     memory.close_fd()
-    block = Block(memory.view, shape)
+    block = Block(memory.bytes, shape)
     rows = slice(binding.first_row, binding.first_row + binding.num_rows)
     worker.count_restarts_from(restarts)
     reports = worker.bind(binding, block.buffers[rows], block.invalid[rows], like)
     return Served(worker, pipe, block, Signals(block.signals, shape.num_slots, spin)), reports
+
+
+def progress_of(block: Block, signals: Signals, slot: int) -> npt.NDArray[np.uint64]:
+    """Return the one number in which a worker says which of its env objects it steps."""
+    start = signals.progress_offset(slot)
+    return block.signals[start : start + 8].view(np.uint64)
 
 
 class Served:
@@ -111,7 +119,7 @@ class Served:
         self._slot = worker.spec.index
         self._records = block.records[self._slot]
         self._message = block.messages[self._slot]
-        worker.progress = signals.progress(self._slot)
+        worker.progress = progress_of(block, signals, self._slot)
 
     def serve(self) -> None:
         """Answer requests until one says stop."""
@@ -148,7 +156,8 @@ class Served:
     def _reply_outcome(self, outcome: Outcome) -> None:
         num_records = len(outcome.records)
         if num_records <= len(self._records):
-            self._records[:num_records] = outcome.records
+            if num_records:  # an empty array may have another dtype
+                self._records[:num_records] = outcome.records
             if not outcome.infos:
                 self._signals.finish(self._slot, OUTCOME, num_records)
             else:
@@ -163,7 +172,7 @@ class Served:
             self._reply_error(TypeError(f"what an env returns to another process must be picklable: {error}"))
             return
         if len(message) <= len(self._message):
-            self._message[: len(message)] = message
+            self._message[: len(message)] = np.frombuffer(message, np.uint8)
             self._signals.finish(self._slot, status, num_records, len(message))
         else:  # signal first: the caller reads while the rest is written
             self._signals.finish(self._slot, status, num_records, len(message))

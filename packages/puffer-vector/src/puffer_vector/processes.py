@@ -32,7 +32,7 @@ from puffer_vector.errors import WorkerError
 from puffer_vector.local import Call
 from puffer_vector.memory import SharedMemory
 from puffer_vector.parallel import ParallelVector
-from puffer_vector.process_worker import CALL, ERROR, OUTCOME, STEP, STOP, THREAD_VARIABLES, run_worker
+from puffer_vector.process_worker import CALL, ERROR, OUTCOME, STEP, STOP, THREAD_VARIABLES, progress_of, run_worker
 from puffer_vector.reports import EnvReport
 from puffer_vector.settings import Settings
 from puffer_vector.worker import Outcome, SlotSpec
@@ -115,7 +115,7 @@ class Multiprocessing(ParallelVector):
             plan.extras,
         )
         self._memory = SharedMemory(self._shape.nbytes)
-        block = Block(self._memory.view, self._shape)
+        block = Block(self._memory.bytes, self._shape)
         block.buffers.clear()
         self._slot_records, self._slot_messages = block.records, block.messages
         self._spin = len(slots) + 1 <= self._settings.cpus
@@ -126,6 +126,7 @@ class Multiprocessing(ParallelVector):
         if not self._settings.restart_failed:
             self._memory.close_fd()
         self._signals = Signals(block.signals, len(slots), self._spin)
+        self._progress = [progress_of(block, self._signals, slot) for slot in slots]
         return block.buffers, block.invalid
 
     def _tell_bind(self, slot: int) -> None:
@@ -234,7 +235,7 @@ class Multiprocessing(ParallelVector):
 
     def _failure_of(self, slot: int, reason: str) -> WorkerError:
         plan = self._plan
-        index = int(self._ready_signals.progress(slot)[0])
+        index = int(self._progress[slot][0])
         world = plan.first_world + slot * plan.worlds_per_slot + index * plan.worlds_per_object
         return self._about_world(reason, slot, world)
 

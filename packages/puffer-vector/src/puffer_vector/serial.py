@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from puffer_spaces import PufferEnv
 from puffer_vector.local import Call, OneSlotSteps
 from puffer_vector.settings import Settings
 from puffer_vector.worker import Worker
@@ -16,10 +17,10 @@ from puffer_vector.worker import Worker
 class Serial(OneSlotSteps):
     """Steps all envs in the calling thread, when their batch is received."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, built: Sequence[PufferEnv] = ()) -> None:
         self._calls: dict[int, Call | None] = {}
         self._outcomes: dict[int, Any] = {}
-        super().__init__(settings)
+        super().__init__(settings, built)
 
     def _begin(self, slots: Sequence[int], call: Call | None) -> None:
         for slot in slots:

@@ -44,7 +44,9 @@ class StateMixin:
         }
         arrays: dict[str, np.ndarray] = {"states": joined, "lengths": lengths, "invalid": self._invalid}
         arrays |= {f"rows.{name}": array for name, array in _rows(self).items()}
-        arrays |= {f"records.{slot}": outcome.records for slot, outcome in self._kept.items()}
+        arrays |= {
+            f"records.{slot}": merged([outcome.records], self.episode_extras) for slot, outcome in self._kept.items()
+        }
         arrays["records"] = merged(self._records, self.episode_extras)
         return pack(header, arrays)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,9 @@ from puffer_vector.memory import private_memory
 from puffer_vector.parallel import ParallelVector
 from puffer_vector.records import no_records
 from puffer_vector.reports import EnvReport
+from puffer_vector.serial import Serial
 from puffer_vector.settings import Settings
+from puffer_vector.sharing import Sharing
 from puffer_vector.worker import Outcome, Worker
 
 POLL_S = 0.1
@@ -45,6 +48,8 @@ def make_threads(settings: Settings) -> ParallelVector:
         raise
     if all(report.has_capsule for report in reports):
         return NativeThreads(grouped, first.envs)
+    if settings.plan.num_workers == 1 and settings.plan.is_sync and settings.timeout_s is None:
+        return Serial(settings, first.envs)
     if settings.is_batched and grouped.plan.units_per_slot != settings.plan.units_per_slot:
         first.close()
         return PythonThreads(settings)
@@ -52,7 +57,10 @@ def make_threads(settings: Settings) -> ParallelVector:
 
 
 class NativeThreads(OneSlotSteps):
-    """Steps native envs through their capsules, in a pool without the interpreter's lock."""
+    """Steps native envs through their capsules, in a pool without the interpreter's lock.
+
+    In synchronous mode the calling thread takes part, unless it has to look at the clock for `timeout_s`.
+    """
 
     def __init__(self, settings: Settings, built: Sequence[PufferEnv] = ()) -> None:
         self._calls: dict[int, Call] = {}
@@ -64,8 +72,9 @@ class NativeThreads(OneSlotSteps):
     def _bind(self, report: EnvReport) -> tuple[Buffers, npt.NDArray[np.bool_]]:
         bound = super()._bind(report)
         plan = self._settings.plan
-        helpers = plan.num_workers - 1 if plan.is_sync else plan.num_workers
-        self._pool = StepPool(helpers, len(self._workers), spin=helpers + 1 <= self._settings.cpus)
+        helps = plan.is_sync and self._settings.timeout_s is None
+        helpers = plan.num_workers - 1 if helps else plan.num_workers
+        self._pool = StepPool(helpers, len(self._workers), helpers + 1 <= self._settings.cpus, helps)
         for slot, worker in enumerate(self._workers):
             capsules = worker.capsules()
             for env, capsule in zip(worker.envs, capsules, strict=True):
@@ -158,16 +167,22 @@ def _check_capsule(env: PufferEnv, capsule: Any) -> None:
 
 
 class PythonThreads(LocalVector):
-    """Steps envs in Python threads, one a slot; in synchronous mode the calling thread has the first slot."""
+    """Steps envs in Python threads, one a slot.
+
+    In synchronous mode the calling thread has the first slot, and all of them where threads would only wait for each
+    other. With `timeout_s` it has none, so that it can look at the clock.
+    """
 
     def __init__(self, settings: Settings, built: Sequence[PufferEnv] = ()) -> None:
         num_slots = settings.plan.num_slots
-        self._num_own = 1 if settings.plan.is_sync else 0
+        self._num_own = int(settings.plan.is_sync and settings.timeout_s is None)
+        self._sharing = Sharing() if self._num_own else None
+        self._is_shared = True
         threads = num_slots - self._num_own
         self._signals = Signals(private_memory(Signals.nbytes(num_slots)), num_slots, spin=threads + 1 <= settings.cpus)
         self._calls: list[Call | None] = [None] * num_slots
         self._outcomes: list[Any] = [None] * num_slots
-        self._own_waits = False
+        self._own: list[int] = []  # slots that the calling thread has still to run
         self._threads: list[threading.Thread] = []
         super().__init__(settings, built)
 
@@ -190,6 +205,8 @@ class PythonThreads(LocalVector):
                 except BaseException as error:  # what would end the thread: the caller waits for an answer
                     self._outcomes[slot] = self._workers[slot].describe_failure(f"the env raised {error!r}", 0, error)
                 self._signals.finish(slot, 0)
+                if self._is_closed and slot in self._stuck:  # nobody waits any more
+                    break
 
     def _run(self, slot: int) -> None:
         call = self._calls[slot]
@@ -200,22 +217,27 @@ class PythonThreads(LocalVector):
             self._outcomes[slot] = error
 
     def _begin(self, slots: Sequence[int], call: Call | None) -> None:
+        self._is_shared = call is not None or self._sharing is None or self._sharing.choose()
         for slot in slots:
             self._calls[slot] = call
-            if slot < self._num_own:
-                self._own_waits = True
+            if slot < self._num_own or not self._is_shared:
+                self._own.append(slot)
             else:
                 self._signals.post(slot, _RUN)
 
     def _await(self, slots: npt.NDArray[np.int32], count: int) -> None:
-        if self._own_waits and len(slots) and slots[0] < self._num_own:
-            self._run(0)
-            self._own_waits = False
+        start = time.perf_counter()
+        is_step = bool(self._own) and self._calls[0] is None
+        while self._own:
+            self._run(self._own[0])
+            del self._own[0]
         while not self._signals.wait(slots, count, POLL_S):
             self._check_time(slots.tolist())
+        if is_step and self._sharing is not None:
+            self._sharing.measured(self._is_shared, time.perf_counter() - start)
 
     def _is_done(self, slot: int) -> bool:
-        return self._signals.is_done(slot) and not (slot < self._num_own and self._own_waits)
+        return self._signals.is_done(slot) and slot not in self._own
 
     def _take(self, slot: int) -> Any:
         outcome, self._outcomes[slot] = self._outcomes[slot], None

@@ -130,8 +130,8 @@ class Worker:
             report.check_like(like)
             if report.num_agents != agents:
                 raise ValueError(
-                    f"a creator must build envs with equally many agents each time; got "
-                    f"{report.num_agents} after {agents} from {self.spec.creators[index].name}. Pass a list of creators for envs that differ."
+                    f"a creator must build envs with equally many agents; {self.spec.creators[index].name} built one "
+                    f"with {report.num_agents} after one with {agents}. Pass a list of creators for envs that differ."
                 )
             reports.append(report)
         whole = self._rows[0] if buffers is None else buffers

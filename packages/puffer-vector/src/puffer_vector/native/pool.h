@@ -66,6 +66,7 @@ typedef struct {
     uint32_t caller_pad[14];
     int num_jobs;
     int num_threads;
+    int caller_helps; /* 0: the caller must look at the clock, so it may not get stuck in an env */
     PoolJob *jobs;
     pthread_t *threads;
     SignalWaiter waiter; /* the caller's; each thread copies it */
@@ -140,9 +141,9 @@ static inline int pool_count_done(Pool *pool, const int32_t *indices, int num_in
     return ready;
 }
 
-/* Works on the named jobs and waits until `count` of them are done: 1, or 0 when the time is up, -1 on a signal. */
+/* Works on the named jobs, if the caller helps, and waits until `count` of them are done: 1, or 0 when the time is up, -1 on a signal. */
 static inline int pool_wait(Pool *pool, const int32_t *indices, int num_indices, int count, int64_t timeout_ns) {
-    for (int i = 0; i < num_indices; i++) {
+    for (int i = 0; i < num_indices && pool->caller_helps; i++) {
         if (pool_count_done(pool, indices, num_indices) >= count) return 1;
         while (pool_run_one(pool, pool->jobs + indices[i])) continue;
     }
@@ -175,7 +176,8 @@ static inline void pool_average(int64_t *average, int64_t sample) {
 
 /* Whether this run of a job is shared with the pool's threads. */
 static inline int pool_shares(Pool *pool, PoolJob *job) {
-    if (!pool->num_threads || job->num_slices < 2 || job->alone_ns == 0) return 0;
+    if (!pool->caller_helps) return 1;
+    if (!pool->num_threads || job->num_slices < 2) return 0;
     if (job->alone_ns < ALONE_BELOW_NS) return 0;
     int best = job->shared_ns && job->shared_ns < job->alone_ns;
     if (job->probe_left) {

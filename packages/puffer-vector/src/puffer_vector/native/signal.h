@@ -34,7 +34,8 @@
 #define PUFFER_EXCHANGE(place, value) __atomic_exchange_n((place), (value), __ATOMIC_SEQ_CST)
 
 #define SPIN_MAX_NS 100000 /* about twice what waking a parked thread costs */
-#define SPIN_MIN_NS 2000
+#define SPIN_MIN_NS 1000
+#define PARKS_TO_PROBE 32  /* a waiter that had to park so often in a row tries a long spin again */
 #define SLEEP_MIN_NS 20000
 #define SLEEP_MAX_NS 2000000
 
@@ -59,6 +60,7 @@ typedef struct {
 
 typedef struct {
     int64_t spin_ns;  /* how long the next wait spins; adapts between the bounds above */
+    int parks;        /* waits since the last long spin that ended in a park */
     int use_futex;
     int may_spin;     /* 0 when threads outnumber CPUs */
 } SignalWaiter;
@@ -103,10 +105,21 @@ static inline int signal_park(uint32_t *word, uint32_t seen, int64_t timeout_ns,
     return interrupted ? -1 : 0;
 }
 
-/* A wait that was short enough to be spun through makes the next one spin; a long one makes it park soon. */
+/* A wait that was spun through makes the next one spin for twice as long; one that ended in a park, for half as long.
+ * How long it then lasted says nothing: the other side may have waited for this CPU to be free. */
 static inline void signal_adapt(SignalWaiter *waiter, int64_t waited_ns) {
     if (!waiter->may_spin) return;
-    int64_t next = waited_ns <= SPIN_MAX_NS ? 2 * waited_ns + SPIN_MIN_NS : waiter->spin_ns / 2;
+    int64_t next = 2 * waited_ns + SPIN_MIN_NS;
+    if (waited_ns > waiter->spin_ns + SPIN_MIN_NS) {
+        next = waiter->spin_ns / 2;
+        if (++waiter->parks >= PARKS_TO_PROBE) {
+            waiter->parks = 0;
+            next = SPIN_MAX_NS;
+        }
+    } else {
+        waiter->parks = 0;
+        if (next < waiter->spin_ns) next = waiter->spin_ns - (waiter->spin_ns - next) / 16;
+    }
     waiter->spin_ns = next > SPIN_MAX_NS ? SPIN_MAX_NS : next < SPIN_MIN_NS ? SPIN_MIN_NS : next;
 }
 
