@@ -1,4 +1,4 @@
-"""Gymnasium environments of any space as PufferEnvs."""
+"""Gymnasium, PettingZoo, gym and dm_env environments of any space as PufferEnvs."""
 
 import importlib.metadata
 
