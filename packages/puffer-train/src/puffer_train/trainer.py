@@ -93,7 +93,7 @@ class PuffeRL:
         self.config = config.resolve(self.vec, self.ranks.world_size)
         if self.config.cpu_threads is not None:
             torch.set_num_threads(self.config.cpu_threads)
-        self.device = _device(self.config.device)
+        self.device = choose_device(self.config.device)
         self._generator = PrivateGenerator(self.config.seed, self.device)
         with self._generator.use():
             self._make_policy(policy)
@@ -385,7 +385,12 @@ class PuffeRL:
         return torch.autocast(self.device.type, torch.bfloat16)
 
 
-def _device(name: str) -> torch.device:
+def choose_device(name: str) -> torch.device:
+    """Return the device that a setting means; auto is CUDA where there is one.
+
+    Raises:
+        ConfigError: If there is no such device.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
