@@ -13,6 +13,7 @@ import statistics
 import time
 
 import numpy as np
+
 from puffer_ocean import OceanEnv, env_specs
 
 NUM_SETS = 16

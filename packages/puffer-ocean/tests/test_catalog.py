@@ -83,7 +83,7 @@ def test_its_table_is_complete(name):
 
     assert table.doc
     assert not table.doc.endswith(".")
-    assert [row[0] for row in table.parameters][0] == "max_steps"
+    assert table.parameters[0][0] == "max_steps"
     for parameter, _kind, _offset, default, low, high, doc in table.parameters:
         assert low <= default <= high, parameter
         assert doc, parameter

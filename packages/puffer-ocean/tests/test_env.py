@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import types
 
 import numpy as np
 import pytest
@@ -165,15 +164,15 @@ def test_parameters_of_arrays_of_worlds_change_too():
 
 
 def test_parameters_that_change_shapes_are_refused(squared):
-    with pytest.raises(ValueError, match="size.*would change observation_shape"):
+    with pytest.raises(ValueError, match=r"size.*would change observation_shape"):
         squared.set_parameters(size=13)
-    with pytest.raises(TypeError, match="sizes=3. Did you mean size"):
+    with pytest.raises(TypeError, match=r"sizes=3\. Did you mean size"):
         squared.set_parameters(sizes=3)
     assert squared.parameters["size"] == 11
 
 
 def test_checks_between_parameters_name_the_env():
-    with pytest.raises(ValueError, match="ocean-squared: size must be odd; got size=10. Use 9 or 11."):
+    with pytest.raises(ValueError, match=r"ocean-squared: size must be odd; got size=10\. Use 9 or 11\."):
         OceanEnv("squared", size=10)
 
 
@@ -191,42 +190,6 @@ def test_end_and_limit_on_one_step_set_both_flags():
     env.step([1])
 
     assert (env.terminals[0], env.truncations[0]) == (True, True)
-
-
-@pytest.mark.parametrize("change", [lambda s: s[:-1], lambda s: s[:-5] + b"\x7f" + s[-4:], lambda s: b"", lambda s: s[5:]])
-def test_damaged_snapshots_are_refused(squared, change):
-    state = squared.get_state()
-    with pytest.raises(ValueError, match="state must be the bytes of get_state, unchanged"):
-        squared.set_state(change(state))
-
-    assert squared.get_state() == state
-
-
-@pytest.mark.parametrize(
-    ("name", "num_envs", "parameters", "fact"),
-    [("memory", 4, {}, "env"), ("squared", 5, {}, "shape"), ("squared", 4, {"size": 5}, "shape")],
-)
-def test_snapshots_of_another_env_are_refused(squared, name, num_envs, parameters, fact):
-    other = OceanEnv(name, num_envs, **parameters)
-    other.reset(0)
-    with pytest.raises(ValueError, match=f"state must be a snapshot with {fact}="):
-        squared.set_state(other.get_state())
-
-
-def test_a_snapshot_must_be_bytes(squared):
-    with pytest.raises(TypeError, match="state must be the bytes"):
-        squared.set_state("text")
-
-
-def test_a_snapshot_keeps_undrained_records(squared):
-    for _ in range(40):
-        squared.step(np.ones(4, np.int32))
-    state = squared.get_state()
-    records = squared.episodes()
-    squared.set_state(state)
-
-    assert len(records) > 0
-    np.testing.assert_array_equal(squared.episodes(), records)
 
 
 def test_use_before_reset_is_refused():
@@ -261,7 +224,7 @@ def test_another_thread_cannot_rebind_or_step_during_a_step():
     env = OceanEnv("breakout", 20_000)
     env.reset(0)
     buffers = Buffers.allocate(env.single_observation_space, env.single_action_space, env.num_agents)
-    stop, refused = threading.Event(), set()
+    stop, refused = threading.Event(), {}
 
     def step_on():
         actions = np.zeros(env.num_agents, np.int32)
@@ -279,12 +242,12 @@ def test_another_thread_cannot_rebind_or_step_during_a_step():
             try:
                 call()
             except RuntimeError as error:
-                assert "while a step of it runs on another thread" in str(error)
-                refused.add(name)
+                refused[name] = str(error)
     stop.set()
     thread.join()
 
-    assert refused == {"bind", "step"}
+    assert set(refused) == {"bind", "step"}
+    assert all("while a step of it runs on another thread" in message for message in refused.values())
 
 
 def test_buffers_that_do_not_fit_are_refused(squared):
@@ -293,7 +256,7 @@ def test_buffers_that_do_not_fit_are_refused(squared):
         squared.set_buffers(other)
     good = Buffers.allocate(squared.single_observation_space, squared.single_action_space, 4)
     good.rewards = np.zeros(8, np.float32)[::2]
-    with pytest.raises(ValueError, match="contiguous|rewards"):
+    with pytest.raises(ValueError, match=r"contiguous|rewards"):
         squared.set_buffers(good)
 
     squared.step(np.zeros(4, np.int32))
@@ -301,7 +264,9 @@ def test_buffers_that_do_not_fit_are_refused(squared):
 
 def test_a_dict_of_arrays_is_a_buffer(rollout_hash):
     buffers = Buffers.allocate(OceanEnv("squared").single_observation_space, OceanEnv("squared").single_action_space, 4)
-    arrays = {name: buffers[name] for name in ("observations", "actions", "rewards", "terminals", "truncations", "masks")}
+    arrays = {
+        name: buffers[name] for name in ("observations", "actions", "rewards", "terminals", "truncations", "masks")
+    }
     env, twin = OceanEnv("squared", 4, buf=arrays), OceanEnv("squared", 4)
     env.reset(1)
     twin.reset(1)
@@ -322,52 +287,6 @@ def test_records_that_nobody_drains_are_bounded():
     assert env._native.num_dropped == 1 << 19
     assert len(records) == (1 << 19) + 5
     assert records["step"][-1] == (1 << 20) + 5
-
-
-@pytest.mark.parametrize("render_mode", ["rgb", "rgb-array", 3])
-def test_a_bad_render_mode_is_refused(render_mode):
-    with pytest.raises(ValueError, match="render_mode must be None, rgb_array, ansi or human"):
-        OceanEnv("squared", render_mode=render_mode)
-
-
-def test_a_world_that_does_not_exist_cannot_be_drawn():
-    env = OceanEnv("squared", 2, render_mode="rgb_array")
-    env.reset(0)
-    with pytest.raises(ValueError, match=r"world must be in \[0, 2\); got 2"):
-        env.render(world=2)
-
-
-def test_a_window_shows_pictures_until_it_is_closed(monkeypatch):
-    shown, events = [], []
-    pygame = types.ModuleType("pygame")
-    pygame.QUIT = 256
-    pygame.event = types.SimpleNamespace(get=lambda: events)
-    pygame.surfarray = types.SimpleNamespace(blit_array=lambda screen, picture: shown.append(picture.shape))
-    pygame.time = types.SimpleNamespace(Clock=lambda: types.SimpleNamespace(tick=lambda fps: None))
-    pygame.display = types.SimpleNamespace(
-        init=lambda: None, set_mode=lambda size: size, set_caption=lambda text: None, flip=lambda: None, quit=lambda: None
-    )
-    monkeypatch.setitem(sys.modules, "pygame", pygame)
-    env = OceanEnv("cartpole", render_mode="human")
-    env.reset(0)
-    for _ in range(3):
-        assert env.render() is None
-    events.append(types.SimpleNamespace(type=pygame.QUIT))
-    env.render()
-    events.clear()
-    env.render()
-    env.close()
-
-    assert shown == [(480, 240, 3)] * 3
-    assert env._window.is_closed
-
-
-def test_a_window_without_pygame_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pygame", None)
-    env = OceanEnv("cartpole", render_mode="human")
-    env.reset(0)
-    with pytest.raises(ImportError, match="pip install pygame-ce"):
-        env.render()
 
 
 def test_each_env_has_a_class_with_its_documentation():

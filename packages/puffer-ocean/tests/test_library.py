@@ -190,7 +190,9 @@ def test_an_env_without_a_picture_shows_its_observations(flock_path):
 
 def test_a_file_that_does_not_compile_says_why(flock_path, tmp_path):
     file = tmp_path / "broken.c"
-    file.write_text("#define OC_ENV broken\n#define OC_DOC \"x\"\n#define OC_OBS_T float\n#include \"ocean.h\"\nint x = ;\n")
+    file.write_text(
+        '#define OC_ENV broken\n#define OC_DOC "x"\n#define OC_OBS_T float\n#include "ocean.h"\nint x = ;\n'
+    )
     with pytest.raises(RuntimeError, match=r"broken.c must compile; (?s:.)*int x = ;"):
         OceanEnv(file)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from importlib import resources
 from typing import Any
-
-from puffer_spaces import EnvSpec, Parameter
 
 from puffer_ocean import parameters
 from puffer_ocean.env import OceanEnv
 from puffer_ocean.native import EnvTable, built_tables
+from puffer_spaces import EnvSpec, Parameter
 
 
 def env_specs() -> list[EnvSpec]:
@@ -50,7 +49,7 @@ def class_names() -> dict[str, str]:
     return {"".join(word.capitalize() for word in name.split("_")): name for name in built_tables()}
 
 
-@lru_cache(maxsize=None)
+@cache
 def env_class(class_name: str) -> type[OceanEnv]:
     """Return the class of one environment: an OceanEnv that needs no name, with the environment's documentation."""
     table = built_tables()[class_names()[class_name]]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import operator
 import os
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from puffer_spaces import Buffers, PufferEnv, episode_dtype
 
 from puffer_ocean import parameters as packing
 from puffer_ocean import snapshots, spec
 from puffer_ocean.library import find_table
 from puffer_ocean.native import NativeEnv
 from puffer_ocean.render import Window, ansi
+from puffer_spaces import Buffers, PufferEnv, episode_dtype
 
 Array = npt.NDArray[Any]
 _ROWS = ("observations", "rewards", "terminals", "truncations", "masks", "action_mask")
+_RENDER_MODES = ("rgb_array", "ansi", "human")
 _DEFAULT_WIDTH = 320
 _INT32 = np.iinfo(np.int32)
 
@@ -25,9 +28,10 @@ _INT32 = np.iinfo(np.int32)
 class OceanEnv(PufferEnv):
     """Worlds of a native environment, stepped in place by compiled code without the GIL.
 
-    World w of the object is world `first_world + w` of the run. Its random stream is a hash of (seed, that number, number
-    of the episode), so that trajectories depend neither on how worlds are spread over objects, processes and threads
-    nor on earlier episodes. Autoreset is SAME_STEP, with final observations; each ended episode leaves a record.
+    World w of the object is world `first_world + w` of the run. Its random stream is a hash of the seed, that number
+    and the number of the episode, so that trajectories depend neither on how worlds are spread over objects, processes
+    and threads nor on earlier episodes. Autoreset is SAME_STEP, with final observations; each ended episode leaves a
+    record.
 
     Args:
         name: Name of a built-in environment, such as "squared", or the path of a C file (see `load_env`).
@@ -47,7 +51,7 @@ class OceanEnv(PufferEnv):
     has_final_observations = True
     has_state = True
     clears_flags = True
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "ansi", "human"], "render_fps": 30}
+    metadata: Mapping[str, Any] = MappingProxyType({"render_modes": _RENDER_MODES, "render_fps": 30})
 
     def __init__(
         self,
@@ -61,12 +65,12 @@ class OceanEnv(PufferEnv):
         self._table = find_table(name)
         self.name = self._table.name
         self.num_envs = _count(num_envs)
-        if render_mode not in (None, *self.metadata["render_modes"]):
+        if render_mode not in (None, *_RENDER_MODES):
             raise ValueError(f"render_mode must be None, rgb_array, ansi or human; got {render_mode!r}.")
         self.render_mode = render_mode
         self._given = packing.check(self._table, parameters)
         packed, self._spec = self._resolve(self._given)
-        self.metadata = {**type(self).metadata, "render_fps": self._spec["fps"]}  # type: ignore[misc]
+        self.metadata = {"render_modes": _RENDER_MODES, "render_fps": self._spec["fps"]}
         self.single_observation_space = spec.observation_space(self._spec)
         self.single_action_space = spec.action_space(self._spec)
         self.num_agents = self.num_envs * self._spec["agents"]
@@ -87,7 +91,10 @@ class OceanEnv(PufferEnv):
         return {**defaults, **self._given, "max_steps": max_steps}
 
     def reset(
-        self, seed: int | None = None, first_world: int = 0, options: dict[str, Any] | None = None
+        self,
+        seed: int | None = None,
+        first_world: int = 0,
+        options: dict[str, Any] | None = None,  # noqa: ARG002 - part of the contract
     ) -> tuple[Array, list[dict[str, Any]]]:
         """Start a new episode in every world.
 

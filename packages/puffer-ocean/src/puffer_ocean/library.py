@@ -10,14 +10,13 @@ import shlex
 import subprocess
 import sysconfig
 import tempfile
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from puffer_spaces import EnvSpec, UnknownEnvError
-
 from puffer_ocean import parameters
 from puffer_ocean.native import EnvTable, built_tables, table_at
+from puffer_spaces import EnvSpec, UnknownEnvError
 
 CORE = Path(__file__).parent / "core"
 COMPILE_ARGS = ("-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden")
@@ -65,7 +64,7 @@ def load_env(path: str | os.PathLike[str]) -> EnvSpec:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled_table(path: Path) -> EnvTable:
     if path.suffix != ".c" or not path.is_file():
         raise FileNotFoundError(f"a native environment must be a C file; got {path}, which is none.")
@@ -76,7 +75,7 @@ def _compiled_table(path: Path) -> EnvTable:
     except ValueError:
         raise RuntimeError(
             f"{path.name} must define the environment of its name; it has no table oc_env_{path.stem}. "
-            f"Write #define OC_ENV {path.stem} and end the file with #include \"ocean_impl.h\"."
+            f'Write #define OC_ENV {path.stem} and end the file with #include "ocean_impl.h".'
         ) from None
     return table_at(ctypes.addressof(table), loaded)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 try:
     from puffer_ocean._native import EnvTable, NativeEnv, env_tables, table_at
@@ -17,7 +17,7 @@ except ImportError as error:
 __all__ = ["EnvTable", "NativeEnv", "built_tables", "table_at"]
 
 
-@lru_cache(maxsize=1)
+@cache
 def built_tables() -> dict[str, EnvTable]:
     """Return the tables of all environments of this build, by name."""
     return env_tables()

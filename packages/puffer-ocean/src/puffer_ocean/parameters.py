@@ -7,9 +7,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from puffer_spaces import Parameter
-
 from puffer_ocean.native import EnvTable
+from puffer_spaces import Parameter
 
 _FORMATS = {int: "i", float: "f", bool: "?"}
 
@@ -53,6 +52,4 @@ def pack(table: EnvTable, checked: Mapping[str, Any]) -> bytes:
 
 def unpack(table: EnvTable, packed: bytes) -> dict[str, Any]:
     """Return the parameters that are in the bytes of a struct."""
-    return {
-        name: struct.unpack_from(_FORMATS[kind], packed, offset)[0] for name, kind, offset, *_ in table.parameters
-    }
+    return {name: struct.unpack_from(_FORMATS[kind], packed, offset)[0] for name, kind, offset, *_ in table.parameters}

@@ -113,7 +113,7 @@ def test_pushing_one_way_ends_by_the_angle_and_a_long_pole_by_the_track():
     env = OceanEnv("cartpole", 8, half_length=2, force=10, max_steps=-1)
     env.reset(0)
     while not len(records := env.episodes()):
-        x, x_dot, theta, theta_dot = env.observations.T
+        _, _, theta, theta_dot = env.observations.T
         env.step((theta + 0.5 * theta_dot > 0.05).astype(np.int32))
     assert records["x_end"].tolist() == [1] * len(records)
 

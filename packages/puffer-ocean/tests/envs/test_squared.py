@@ -35,7 +35,9 @@ def test_the_agent_starts_in_the_middle_and_the_target_elsewhere():
     assert (counts.ravel()[np.arange(121) != 60] > 0).all()
 
 
-@pytest.mark.parametrize(("action", "place"), [(STAY, (5, 5)), (DOWN, (6, 5)), (UP, (4, 5)), (LEFT, (5, 4)), (RIGHT, (5, 6))])
+@pytest.mark.parametrize(
+    ("action", "place"), [(STAY, (5, 5)), (DOWN, (6, 5)), (UP, (4, 5)), (LEFT, (5, 4)), (RIGHT, (5, 6))]
+)
 def test_actions_move_the_agent(action, place):
     env = OceanEnv("squared", 64)
     env.reset(0)

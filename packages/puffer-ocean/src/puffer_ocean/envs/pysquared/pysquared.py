@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import operator
 import os
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from puffer_spaces import Episodes, PufferEnv, hash3, mix
 
-from puffer_ocean.parameters import check
 from puffer_ocean.native import built_tables
+from puffer_ocean.parameters import check
+from puffer_spaces import Episodes, PufferEnv, hash3, mix
 
 _MASK_32 = 0xFFFFFFFF
 _MASK_64 = 0xFFFFFFFFFFFFFFFF
@@ -67,7 +68,7 @@ class PySquared(PufferEnv):
     rebinds_buffers = True
     has_final_observations = True
     episode_extras = ("out_rate", "timeout_rate")
-    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012 - Gymnasium's form
+    metadata = MappingProxyType({"render_modes": ("ansi",)})
 
     def __init__(
         self,
@@ -95,12 +96,19 @@ class PySquared(PufferEnv):
         self.single_observation_space = spaces.Box(0, _TARGET, (self.size * self.size,), np.uint8)
         self.single_action_space = spaces.Discrete(len(_MOVES))
         self._seed: int | None = None
+        self._first_world = 0
         self._num_steps = 0
+        self._episodes = [0] * num_envs
+        self._rows, self._columns, self._lengths, self._hit, self._left = ([0] * num_envs for _ in range(5))
+        self._returns = [0.0] * num_envs
         self._records = Episodes(self.episode_extras)
         super().__init__(buf, seed)
 
     def reset(
-        self, seed: int | None = None, first_world: int = 0, options: dict[str, Any] | None = None
+        self,
+        seed: int | None = None,
+        first_world: int = 0,
+        options: dict[str, Any] | None = None,  # noqa: ARG002 - part of the contract
     ) -> tuple[npt.NDArray[Any], list[dict[str, Any]]]:
         """Start a new episode in every world, as `OceanEnv.reset` does."""
         if seed is None and self._seed is None:
@@ -113,9 +121,6 @@ class PySquared(PufferEnv):
             self._episodes = [0] * self.num_envs
             self._num_steps = 0
             self._records.clear()
-            self._rows, self._columns, self._lengths = ([0] * self.num_envs for _ in range(3))
-            self._hit, self._left = ([0] * self.num_envs for _ in range(2))
-            self._returns = [0.0] * self.num_envs
         self.rewards[:] = 0
         self.terminals[:] = self.truncations[:] = False
         for world in range(self.num_envs):
