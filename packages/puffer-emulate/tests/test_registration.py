@@ -29,14 +29,29 @@ def test_an_id_makes_a_batch_of_worlds():
     assert truncations.all()
 
 
-def test_parameters_are_read_from_the_signature():
-    parameters = {parameter.name: parameter for parameter in spec("gym-Taxi-v4").parameters}
+class Typed(gymnasium.Env):
+    def __init__(
+        self, render_mode=None, is_rainy: bool = False, chance: float = 0.8, size: "int | None" = None, goal=0
+    ): ...
 
-    assert parameters["is_rainy"].type is bool
-    assert parameters["rainy_probability"].type is float
-    assert parameters["rainy_probability"].default == 0.8
-    assert parameters["max_episode_steps"].default == 200
-    assert "render_mode" not in parameters
+
+def test_parameters_are_read_from_the_signature():
+    gymnasium.register("puffer-test/Typed-v0", entry_point=Typed, max_episode_steps=200)
+    try:
+        read = {
+            parameter.name: (parameter.type, parameter.default)
+            for parameter in SignatureParameters("puffer-test/Typed-v0")
+        }
+    finally:
+        del registry["puffer-test/Typed-v0"]
+
+    assert read == {
+        "max_episode_steps": (int, 200),
+        "is_rainy": (bool, False),
+        "chance": (float, 0.8),
+        "size": (int, None),
+        "goal": (object, 0),
+    }
 
 
 def test_a_registered_default_wins_over_the_signature():

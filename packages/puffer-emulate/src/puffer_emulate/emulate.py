@@ -28,7 +28,7 @@ def emulate(
 
     Args:
         env: A Gymnasium, PettingZoo, gym or dm_env env, or a class or function that makes one. A PufferEnv is returned.
-        num_envs: Worlds in the one object that is returned; None is one world. A Gymnasium env that is an object already
+        num_envs: Worlds in the one object that is returned; None is one world. A Gymnasium env that is an object
             is made again from its `spec` for the others; other objects can be one world.
         buf: `Buffers`, a dict of arrays, or None to allocate them.
         seed: Seed for a first reset that is given none. None: each env seeds itself.
