@@ -64,12 +64,11 @@ class BoxHead(ActionHead):
         self.num_noise = self.size
         self.action_shape = (self.size,) if action_shape is None else action_shape
         self.action_dtype = action_dtype
-        bounded = np.isfinite(lows) & np.isfinite(highs)
         with np.errstate(over="ignore", invalid="ignore"):
-            bounded &= (highs - lows) <= MAX_RANGE
+            bounded = (highs > lows) & (highs - lows <= MAX_RANGE)
         self.is_bounded = bool(bounded.all())
-        half_range = np.where(bounded, (highs - np.where(bounded, lows, 0.0)) / 2, 1.0)
-        center = np.where(bounded, (highs + lows) / 2, 0.0) if bounded.any() else np.zeros_like(lows)
+        bottom, top = np.where(bounded, lows, -1.0), np.where(bounded, highs, 1.0)
+        half_range, center = (top - bottom) / 2, (top + bottom) / 2
         is_scaled = rescale and bool((half_range != 1.0).any() or (center != 0.0).any())
         self.clips = bool(np.isfinite(lows).any() or np.isfinite(highs).any())
         self.log_volume = float(np.log(half_range).sum()) if is_scaled else 0.0

@@ -208,6 +208,13 @@ class CategoricalTerms(Function):
         return grad if mask is None else grad.masked_fill(~mask, 0.0), None, None
 
 
+def _terms(logits: Tensor, choices: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Compute `CategoricalTerms` of plain operations: a compiler fuses these and their gradients itself."""
+    log_probs = _masked(logits, mask).log_softmax(1)
+    log_prob = log_probs.gather(1, choices.unsqueeze(1)).squeeze(1)
+    return log_prob, -(log_probs.exp() * log_probs).sum(1)
+
+
 def _masked(logits: Tensor, mask: Tensor | None) -> Tensor:
     logits = logits.clamp_min(MASKED)
     return logits if mask is None else torch.where(mask, logits, MASKED)
@@ -227,7 +234,8 @@ def _invert_cdf(logits: Tensor, noise: Tensor) -> Tensor:
 
 def _sum_elements(logits: Tensor, mask: Tensor | None, choices: Tensor) -> tuple[Tensor, Tensor]:
     """Sum over the elements of one run: choices (rows, elements)."""
-    log_prob, entropy = CategoricalTerms.apply(logits, choices.reshape(-1), mask)
+    terms = _terms if torch.compiler.is_compiling() else CategoricalTerms.apply
+    log_prob, entropy = terms(logits, choices.reshape(-1), mask)
     if choices.shape[1] == 1:
         return log_prob, entropy
     return log_prob.view(choices.shape).sum(1), entropy.view(choices.shape).sum(1)

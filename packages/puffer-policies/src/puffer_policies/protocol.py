@@ -221,7 +221,8 @@ def _find_call(module: nn.Module) -> tuple[Call, bool]:
     if callable(forward_eval):
         return forward_eval, _takes_second(forward_eval)
     if _overrides_forward(module):
-        return module.__call__, _takes_second(module.forward)
+        original = getattr(module, "_orig_mod", module)  # of a compiled module, whose own forward takes anything
+        return module.__call__, _takes_second(original.forward)
     if callable(encode) and callable(decode) and len(_required(decode)) == 1:
         return _Composed(encode, decode), False
     if callable(encode):

@@ -1,0 +1,165 @@
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from puffer_policies import GRU, LSTM, MinGRU
+from puffer_policies.memory import _run_layer
+from puffer_policies.scans import GRUScan, LinearScan, LSTMScan, _doubling, recurrence
+
+MEMORIES = [LSTM, GRU, MinGRU]
+
+
+def step_by_step(memory, x, state, resets):
+    """Run a memory as a rollout does: the state is zeroed before a step, then one step is taken."""
+    outputs = []
+    for t in range(x.shape[1]):
+        state = tuple(torch.where(resets[:, t, None], 0.0, part) for part in state)
+        output, state = memory.step(x[:, t], state)
+        outputs.append(output)
+    return torch.stack(outputs, 1), state
+
+
+def random_state(memory, rows):
+    return tuple(torch.randn_like(part) for part in memory.initial_state(rows))
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+@given(seed=st.integers(0, 2**31), rate=st.sampled_from([0.0, 0.05, 0.3, 1.0]))
+@settings(max_examples=12, deadline=None)
+def test_sequence_with_resets_anywhere_equals_the_rollout(kind, seed, rate):
+    torch.manual_seed(seed)
+    memory = kind(5, 6)
+    x, state, resets = torch.randn(4, 9, 5), random_state(memory, 4), torch.rand(4, 9) < rate
+
+    outputs, after = memory.sequence(x, state, resets)
+
+    expected, expected_after = step_by_step(memory, x, state, resets)
+    torch.testing.assert_close(outputs, expected, atol=1e-5, rtol=1e-5)
+    for left, right in zip(after, expected_after, strict=True):
+        torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+@pytest.mark.parametrize("rate", [0.0, 0.2])
+def test_gradients_of_the_sequence_equal_those_of_the_rollout(kind, rate):
+    memory = kind(5, 6)
+    x = torch.randn(4, 9, 5, requires_grad=True)
+    state = tuple(part.requires_grad_() for part in random_state(memory, 4))
+    resets = torch.rand(4, 9) < rate
+    sources = [x, *state, *memory.parameters()]
+    weights = torch.randn(4, 9, 6)
+    final = torch.randn(4, 6)
+
+    def gradients(run):
+        outputs, after = run(x, state, resets)
+        return torch.autograd.grad((outputs * weights).sum() + sum((part * final).sum() for part in after), sources)
+
+    got = gradients(memory.sequence)
+
+    for left, right in zip(got, gradients(lambda *arguments: step_by_step(memory, *arguments)), strict=True):
+        torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "layer"), [(LSTM, torch.nn.LSTM), (GRU, torch.nn.GRU)])
+def test_sequence_and_step_equal_the_layer_of_torch(kind, layer):
+    memory = kind(5, 6)
+    torch.nn.init.normal_(memory.bias_hh_l0)
+    torch.nn.init.normal_(memory.bias_ih_l0)
+    theirs = layer(5, 6, batch_first=True)
+    theirs.load_state_dict(memory.state_dict())
+    x = torch.randn(4, 7, 5)
+    expected = theirs(x)[0]
+
+    state = memory.initial_state(4)
+    never = torch.zeros(4, 7, dtype=torch.bool)
+    torch.testing.assert_close(memory.sequence(x, state)[0], expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(step_by_step(memory, x, state, never)[0], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [LSTM, GRU])
+@pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
+def test_packed_pieces_equal_the_rollout(kind, rate):
+    memory = kind(5, 6)
+    x, state, resets = torch.randn(4, 9, 5), random_state(memory, 4), torch.rand(4, 9) < rate
+
+    outputs, after = _run_layer(memory, x, state, resets)
+
+    expected, expected_after = step_by_step(memory, x, state, resets)
+    torch.testing.assert_close(outputs, expected, atol=1e-5, rtol=1e-5)
+    for left, right in zip(after, expected_after, strict=True):
+        torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-5)
+
+
+def test_scans_pass_the_numerical_check_of_gradients():
+    def double(*shape):
+        return torch.randn(*shape, dtype=torch.double, requires_grad=True)
+
+    resets = torch.rand(2, 4) < 0.3
+    lstm = (double(2, 4, 3), double(2, 2), double(2, 2), resets, double(8, 5), double(8))
+    gru = (double(2, 4, 3), double(2, 2), resets, double(6, 3), double(6, 2), double(6), double(6))
+
+    assert torch.autograd.gradcheck(LSTMScan.apply, lstm)
+    assert torch.autograd.gradcheck(GRUScan.apply, gru)
+    assert torch.autograd.gradcheck(LinearScan.apply, (double(2, 5, 3), double(2, 5, 3), double(2, 3)))
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 8, 13])
+def test_doubling_equals_the_loop(horizon):
+    a, b, h = torch.rand(2, horizon, 3), torch.randn(2, horizon, 3), torch.randn(2, 3)
+    a[torch.rand(2, horizon) < 0.2] = 0.0
+
+    torch.testing.assert_close(_doubling(a.clone(), b.clone(), h), recurrence(a, b, h))
+    torch.testing.assert_close(_doubling(a.flip(1), b.flip(1), h).flip(1), recurrence(a, b, h, backwards=True))
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_rows_do_not_see_each_other(kind):
+    memory = kind(5, 6)
+    x, resets = torch.randn(3, 8, 5), torch.rand(3, 8) < 0.3
+    changed = x.clone()
+    changed[0] = torch.randn(8, 5)
+
+    before = memory.sequence(x, memory.initial_state(3), resets)[0]
+    after = memory.sequence(changed, memory.initial_state(3), resets)[0]
+
+    assert torch.equal(before[1:], after[1:])
+    assert not torch.equal(before[0], after[0])
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_a_reset_forgets_everything_before_it(kind):
+    memory = kind(5, 6)
+    x = torch.randn(2, 8, 5)
+    resets = torch.zeros(2, 8, dtype=torch.bool)
+    resets[:, 4] = True
+
+    whole = memory.sequence(x, random_state(memory, 2), resets)[0]
+
+    fresh = memory.sequence(x[:, 4:], memory.initial_state(2))[0]
+    torch.testing.assert_close(whole[:, 4:], fresh, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_memories_copy_and_keep_only_their_parameters(kind):
+    memory = kind(5, 6)
+    twin = copy.deepcopy(memory)
+    x = torch.randn(2, 3, 5)
+
+    assert torch.equal(twin.sequence(x, twin.initial_state(2))[0], memory.sequence(x, memory.initial_state(2))[0])
+    assert set(memory.state_dict()) == {name for name, _ in memory.named_parameters()}
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_sequence_runs_under_bf16_autocast(kind):
+    memory = kind(16, 8)
+    x, resets = torch.randn(4, 6, 16), torch.rand(4, 6) < 0.3
+
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs, _ = memory.sequence(x, memory.initial_state(4), resets)
+    outputs.float().sum().backward()
+
+    expected = memory.sequence(x, memory.initial_state(4), resets)[0]
+    torch.testing.assert_close(outputs.float(), expected, atol=0.05, rtol=0.05)

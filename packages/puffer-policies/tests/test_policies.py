@@ -1,0 +1,176 @@
+"""Every policy on every kind of space: forward, one gradient step, rollout against sequence, save and load."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from puffer_policies import TrainablePolicy, adapt_policy, default_policy
+
+OBSERVATIONS = {
+    "box": spaces.Box(-1, 1, (5,)),
+    "scalar": spaces.Box(-1, 1, ()),
+    "discrete": spaces.Discrete(5),
+    "shifted": spaces.Discrete(4, start=3),
+    "bytes": spaces.Box(0, 255, (9,), np.uint8),
+    "double": spaces.Box(-1, 1, (3,), np.float64),
+    "image": spaces.Box(0, 255, (36, 40, 3), np.uint8),
+    "multidiscrete": spaces.MultiDiscrete([3, 4]),
+    "multibinary": spaces.MultiBinary(6),
+    "nested": spaces.Dict(
+        near=spaces.Box(-1, 1, (3,)),
+        far=spaces.Tuple([spaces.Discrete(4), spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.MultiBinary(2)]),
+    ),
+    "one_dtype": spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Box(-1, 1, (2, 2))),
+}
+ACTIONS = {
+    "discrete": spaces.Discrete(4),
+    "multidiscrete": spaces.MultiDiscrete([3, 3, 2]),
+    "multibinary": spaces.MultiBinary(3),
+    "box": spaces.Box(-2, 2, (3,)),
+    "mixed": spaces.Dict(pick=spaces.Discrete(3, start=1), move=spaces.Box(-1, 1, (2,))),
+}
+MEMORIES = [None, "lstm", "gru", "mingru"]
+PAIRS = [(name, "discrete") for name in OBSERVATIONS] + [("box", name) for name in ACTIONS] + [("nested", "mixed")]
+
+
+def rollout(policy, observations, resets):
+    """Step a policy through segments as a trainer does."""
+    state = policy.initial_state(len(observations))
+    parameters, values = [], []
+    for t in range(observations.shape[1]):
+        state = tuple(torch.where(resets[:, t, None], 0.0, part) for part in state)
+        output, value, state = policy.forward_eval(observations[:, t], state)
+        parameters.append(output)
+        values.append(value)
+    return torch.stack(parameters, 1).flatten(0, 1), torch.stack(values, 1)
+
+
+@pytest.mark.parametrize("recurrent", MEMORIES)
+@pytest.mark.parametrize(("observation", "action"), PAIRS)
+def test_policy_on_space(observation, action, recurrent, make_env, sample_rows, tmp_path):
+    env = make_env(OBSERVATIONS[observation], ACTIONS[action])
+    policy = default_policy(env, hidden_size=16, recurrent=recurrent)
+    rows = sample_rows(env.observation_layout, 3 * 4)
+    observations = rows.reshape(3, 4, *rows.shape[1:])
+    resets = torch.rand(3, 4) < 0.3
+
+    # The rollout and the sequence agree, and so do the shapes that a trainer expects.
+    parameters, values = policy.forward_sequence(observations, policy.initial_state(3), resets)
+    head = policy.action_head
+    assert isinstance(policy, TrainablePolicy)
+    assert policy.is_recurrent is (recurrent is not None)
+    assert parameters.shape == (12, head.num_parameters)
+    assert values.shape == (3, 4)
+    assert values.dtype == torch.float32
+    for left, right in zip((parameters, values), rollout(policy, observations, resets), strict=True):
+        torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-5)
+
+    # One gradient step changes every parameter.
+    actions = head.sample(parameters, torch.rand(12, head.num_noise))
+    log_prob, entropy = head.log_prob_and_entropy(parameters, actions)
+    (log_prob.mean() + 0.1 * entropy.mean() + values.square().mean()).backward()
+    missing = [name for name, parameter in policy.named_parameters() if parameter.grad is None]
+    assert missing == []
+    torch.optim.SGD(policy.parameters(), lr=0.1).step()
+
+    # A saved policy gives the same outputs, loaded with weights only.
+    torch.save(policy.state_dict(), tmp_path / "policy.pt")
+    twin = default_policy(env, hidden_size=16, recurrent=recurrent)
+    twin.load_state_dict(torch.load(tmp_path / "policy.pt", weights_only=True))
+    after = policy.forward_sequence(observations, policy.initial_state(3), resets)
+    for left, right in zip(twin.forward_sequence(observations, twin.initial_state(3), resets), after, strict=True):
+        assert torch.equal(left, right)
+    assert not torch.equal(after[0], parameters)
+
+
+@pytest.mark.parametrize("recurrent", MEMORIES)
+def test_policy_needs_no_adapter_and_can_be_copied(recurrent, make_env):
+    env = make_env(OBSERVATIONS["box"], ACTIONS["discrete"])
+    policy = default_policy(env, recurrent=recurrent)
+    x = torch.randn(3, 5)
+
+    adapted = adapt_policy(policy, env.single_observation_space, env.single_action_space)
+    twin = copy.deepcopy(policy)
+
+    assert adapted is policy
+    assert torch.equal(twin.forward_eval(x)[0], policy.forward_eval(x)[0])
+
+
+def test_forward_returns_parameters_and_a_column_of_values(make_env):
+    env = make_env(OBSERVATIONS["box"], ACTIONS["discrete"])
+
+    parameters, values = default_policy(env)(torch.zeros(6, 5))
+    recurrent = default_policy(env, recurrent="gru")
+    *outputs, state = recurrent(torch.zeros(6, 5))
+
+    assert (parameters.shape, values.shape) == ((6, 4), (6, 1))
+    assert [output.shape for output in outputs] == [(6, 4), (6, 1)]
+    assert torch.equal(
+        recurrent(torch.zeros(6, 5), state)[2][0], recurrent.forward_eval(torch.zeros(6, 5), state)[2][0]
+    )
+
+
+def test_constant_deviations_are_one_parameter(make_env):
+    policy = default_policy(make_env(OBSERVATIONS["box"], ACTIONS["box"]))
+    with torch.no_grad():
+        policy.log_std.copy_(torch.tensor([-1.0, 0.0, 1.0]))
+
+    parameters, _ = policy(torch.randn(4, 5))
+
+    assert torch.equal(parameters[:, 3:], torch.tensor([-1.0, 0.0, 1.0]).expand(4, 3))
+
+
+@pytest.mark.parametrize("name", ["tanh_normal", "beta"])
+def test_bounded_distributions_stay_inside(name, make_env):
+    env = make_env(OBSERVATIONS["box"], ACTIONS["box"])
+    policy = default_policy(env, action_distribution=name)
+    parameters, _ = policy(torch.randn(200, 5))
+
+    actions = policy.action_head.sample(parameters, torch.rand(200, policy.action_head.num_noise))
+
+    assert actions.abs().max() < 2.0
+
+
+def test_state_dependent_deviations_have_no_parameter_of_their_own(make_env):
+    policy = default_policy(make_env(OBSERVATIONS["box"], ACTIONS["box"]), state_dependent_std=True)
+
+    assert policy.log_std is None
+    assert policy.actor.out_features == 6
+
+
+def test_subclass_may_decode_in_a_plain_form(make_env):
+    from puffer_policies import DefaultPolicy
+
+    class Split(DefaultPolicy):
+        def decode_actions(self, hidden):
+            parameters, values = super().decode_actions(hidden)
+            return parameters.split([3, 3, 2], 1), values
+
+    env = make_env(OBSERVATIONS["box"], ACTIONS["multidiscrete"])
+    policy = Split(env)
+    policy_parameters, values, _ = policy.forward_eval(torch.zeros(2, 5))
+
+    assert policy_parameters.shape == (2, 8)
+    assert values.shape == (2,)
+
+
+# A memory is a break in the graph; torch looks at the gradient of what comes out of it and hides its own warning.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.parametrize("recurrent", [None, "lstm", "mingru"])
+def test_policy_compiles(recurrent, make_env):
+    env = make_env(OBSERVATIONS["nested"], ACTIONS["mixed"])
+    policy = default_policy(env, hidden_size=16, recurrent=recurrent)
+    observations = torch.zeros(2, 3, *env.single_observation_space.shape, dtype=torch.uint8)
+    resets = torch.tensor([[False, True, False], [False, False, False]])
+    compiled = torch.compile(policy.forward_sequence, backend="eager")
+
+    got = compiled(observations, policy.initial_state(2), resets)
+
+    expected = policy.forward_sequence(observations, policy.initial_state(2), resets)
+    for left, right in zip(got, expected, strict=True):
+        torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-5)
+    (got[0].sum() + got[1].sum()).backward()
+    assert all(parameter.grad is not None for parameter in policy.parameters())
