@@ -349,7 +349,8 @@ def test_ctrl_c_leaves_no_process_and_no_shared_memory():
     with subprocess.Popen(command, start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
         deadline = time.monotonic() + 90
         metrics = Path("runs/one/metrics.jsonl")
-        while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < deadline:
+        while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+            assert time.monotonic() < deadline
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(30) == 130

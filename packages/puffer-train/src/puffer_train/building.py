@@ -18,7 +18,7 @@ from puffer_policies.default import MEMORIES
 from puffer_spaces import EnvSpec, Parameter, UnknownEnvError, load_object
 from puffer_spaces import spec as registered_spec
 from puffer_train.checkpoint import load_policy_state
-from puffer_train.config import PolicyConfig
+from puffer_train.config import PolicyConfig, TrainConfig
 from puffer_train.generator import PrivateGenerator
 from puffer_train.normalization import ObservationNormalizer, float_leaves
 from puffer_train.options import UsageError
@@ -96,24 +96,24 @@ def make_policy(spec: EnvSpec, vec: Any, settings: Mapping[str, Any], seed: int)
 
 
 def load_player(
-    spec: EnvSpec, vec: Any, policy_settings: Mapping[str, Any], state: Mapping[str, Any], train: Mapping[str, Any]
+    spec: EnvSpec, vec: Any, config: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any]
 ) -> tuple[torch.nn.Module, ObservationNormalizer]:
     """Return the policy of a checkpoint and what goes before it.
 
     Args:
         spec: The environment.
         vec: The vector env to play in.
-        policy_settings: Those of the checkpoint.
+        config: The settings in the checkpoint's metadata, by group; what it lacks has its default.
         state: The checkpoint's state.
-        train: The checkpoint's fields of `TrainConfig`.
 
     Raises:
         CheckpointError: If the weights do not fit, because the environment's spaces are others.
     """
-    policy = make_policy(spec, vec, policy_settings, seed=0)
+    policy = make_policy(spec, vec, config.get("policy", {}), seed=0)
     load_policy_state(policy, state["policy"])
-    leaves = float_leaves(vec.observation_layout) if train["normalize_observations"] else []
-    normalizer = ObservationNormalizer(leaves, train["observation_clip"])
+    train = TrainConfig(**config.get("train", {}))
+    leaves = float_leaves(vec.observation_layout) if train.normalize_observations else []
+    normalizer = ObservationNormalizer(leaves, train.observation_clip)
     normalizer.load_state_dict(state["normalizer"])
     return policy, normalizer
 

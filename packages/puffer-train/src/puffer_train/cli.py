@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.metadata
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
@@ -33,13 +34,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `puffer` with the given words (None: those of the process) and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(words)
+        code = _run(words)
+        sys.stdout.flush()
+        return code
     except _USAGE_ERRORS as error:
         _write(f"puffer: {error}", sys.stderr)
         return 2
     except WorkerError as error:
         _write(f"puffer: {error}", sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except SystemExit as error:  # the help ends this way
         return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
 

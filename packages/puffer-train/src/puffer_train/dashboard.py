@@ -15,6 +15,8 @@ from rich.text import Text
 
 _PLAIN_LINES_PER_REFRESH = 0.1
 _PLAIN_LOSSES = ("policy_loss", "value_loss", "entropy", "explained_variance")
+# What is always near 1 or constant is in metrics.jsonl; the table has to fit 24 lines.
+_HIDDEN_LOSSES = ("importance", "num_minibatches", "old_approx_kl")
 _FIRST_METRICS = ("score", "perf", "episode_return", "episode_length", "num_episodes")
 
 
@@ -200,7 +202,7 @@ def dashboard_picture(
     metrics = _with_prefix(row, "environment/")
     ordered = [name for name in _FIRST_METRICS if name in metrics]
     ordered += sorted(name for name in metrics if name not in _FIRST_METRICS)
-    losses = _with_prefix(row, "losses/")
+    losses = {name: value for name, value in _with_prefix(row, "losses/").items() if name not in _HIDDEN_LOSSES}
     stages = _with_prefix(row, "performance/")
     total_s = sum(stages.values()) or 1.0
     tables = [

@@ -19,6 +19,7 @@ from puffer_train.distributed import Ranks
 from puffer_train.experience import Experience, torch_dtype
 from puffer_train.generator import PrivateGenerator
 from puffer_train.interval import Interval
+from puffer_train.loggers import GuardedLogger
 from puffer_train.normalization import ObservationNormalizer, float_leaves
 from puffer_train.optim import make_optimizer
 from puffer_train.puffer3 import Puffer3Update
@@ -48,7 +49,7 @@ class PuffeRL:
         policy: An `nn.Module` in any form that `puffer_policies.adapt_policy` knows. None: chosen by the spaces.
         config: A config to start from, instead of single fields.
         device: Where the policy runs: auto, cpu, cuda ...
-        logger: Gets each row of `mean_and_log` by its method `log`.
+        logger: Gets each row of `mean_and_log` by its method `log`, through a `GuardedLogger`. `close` closes it.
         **fields: Fields of `TrainConfig`, or their aliases.
 
     Attributes:
@@ -86,7 +87,7 @@ class PuffeRL:
             if not is_vector:
                 self.vec.close()
             raise
-        self._logger = logger
+        self._logger = GuardedLogger(logger) if logger is not None and self.ranks.is_first else None
 
     def _set_up(self, config: TrainConfig, policy: torch.nn.Module | None) -> None:
         config.check(self.vec, self.ranks.world_size)
@@ -108,14 +109,10 @@ class PuffeRL:
     def _make_policy(self, policy: torch.nn.Module | None) -> None:
         self.policy = puffer_policies.default_policy(self.vec) if policy is None else policy
         self.policy.to(self.device)
-        self._adapted: Any = puffer_policies.adapt_policy(
-            self.policy,
-            self.vec.single_observation_space,
-            self.vec.single_action_space,
-            observation_layout=self.vec.observation_layout,
-            action_layout=self.vec.action_layout,
-        )
-        self._adapted.to(self.device)
+        vec = self.vec
+        spaces = (vec.single_observation_space, vec.single_action_space, vec.observation_layout, vec.action_layout)
+        adapted: torch.nn.Module = puffer_policies.adapt_policy(self.policy, *spaces)  # type: ignore[assignment]
+        self._adapted: Any = adapted.to(self.device)
         if self._adapted.is_recurrent and self.config.minibatch_unit == "transition":
             raise ConfigError(
                 "minibatch_unit must be segment for a policy with memory; got transition. "
@@ -146,7 +143,7 @@ class PuffeRL:
             num_agents=vec.num_agents,
             segments_per_agent=config.batch_size // (vec.num_agents * self.ranks.world_size * config.horizon),
             horizon=config.horizon,
-            observation_shape=tuple(vec.single_observation_space.shape),
+            observation_shape=vec.observation_layout.row_shape,
             observation_dtype=torch_dtype(vec.single_observation_space.dtype),
             action_shape=head.action_shape,
             action_dtype=head.action_dtype,
@@ -275,7 +272,7 @@ class PuffeRL:
             `losses/<name>`, `performance/<stage>` (seconds).
         """
         row = self._interval.finish(agent_steps=self.agent_steps, epoch=self.epoch, learning_rate=self.learning_rate)
-        if self._logger is not None and self.ranks.is_first:
+        if self._logger is not None:
             self._logger.log(row)
         return row
 
@@ -357,8 +354,10 @@ class PuffeRL:
         return metadata
 
     def close(self) -> None:
-        """Close the vector env; a second call does nothing."""
+        """Close the vector env and the logger; a second call does nothing."""
         self.vec.close()
+        if self._logger is not None:
+            self._logger.close()
 
     def __enter__(self) -> Self:
         return self

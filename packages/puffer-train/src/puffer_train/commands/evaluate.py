@@ -32,8 +32,8 @@ def main(words: list[str]) -> int:
     assert spec is not None  # without an id there was only the help, which ends the process
     path = find_checkpoint(values["runs_dir"], spec.id, values["checkpoint"])
     state, metadata = read_checkpoint(path)
-    settings = _settings(spec, values, metadata["config"])
-    evaluation = _evaluate(spec, settings, values, state, metadata["config"])
+    config = metadata.get("config", {})
+    evaluation = _evaluate(spec, _settings(spec, values, config), values, state, config)
     if values["json"]:
         sys.stdout.write(f"{json.dumps(evaluation.to_dict())}\n")
     else:
@@ -69,7 +69,7 @@ def _settings(spec: EnvSpec, values: Mapping[str, Any], config: Mapping[str, Map
             default_layer(options),
             Layer("default", vec),
             Layer("environment", {k: v for k, v in env_layer(spec, options).values.items() if k.startswith("env.")}),
-            checkpoint_layer({"env": config["env"]}, options),
+            checkpoint_layer({"env": config.get("env", {})}, options),
             Layer("command line", {name: value for name, value in values.items() if "." in name}),
         ]
     )
@@ -84,7 +84,7 @@ def _evaluate(
 ) -> Evaluation:
     with make_vector(spec, settings.group("vec"), settings.named("env"), values["seed"]) as vec, usage_errors():
         device = choose_device(values["device"])
-        policy, normalizer = load_player(spec, vec, config["policy"], state, config["train"])
+        policy, normalizer = load_player(spec, vec, config, state)
         return evaluate_policy(
             policy.to(device),
             vec,

@@ -83,7 +83,7 @@ def read_settings(spec: EnvSpec | None, words: list[str]) -> tuple[Settings, Che
     above = [] if config_path is None else [file_layer(config_path, options)]
     checkpoint = None if spec is None else _find_checkpoint(spec, arguments, [*below, *above])
     if checkpoint is not None:
-        above.append(checkpoint_layer(checkpoint.metadata["config"], options))
+        above.append(checkpoint_layer(checkpoint.metadata.get("config", {}), options))
     preset = preset_layer(_preset_name([*below, *above], arguments, checkpoint))
     layers = [*below, preset, *above]
     defaults = make_options(options_class, Settings.from_layers(layers).values)
@@ -109,18 +109,24 @@ def train(spec: EnvSpec, settings: Settings, checkpoint: Checkpoint | None, stop
                 trainer.load_state_dict(checkpoint.state)
             if stop.received is not None:
                 return stop.exit_code
-            run = _open_run(spec, run_config, checkpoint)
-        stack.callback(run.close)
-        run.write_config(settings.to_toml(spec.id, GROUPS))
+            run = _open_run(spec, run_config, checkpoint) if trainer.ranks.is_first else None
+        if run is not None:
+            stack.callback(run.close)
+            run.write_config(settings.to_toml(spec.id, GROUPS))
         dashboard = make_dashboard(
             run_config.dashboard,
             title=f"{_COMMAND} {spec.id}",
             total_agent_steps=trainer.total_agent_steps,
-            place=str(run.path),
+            place="" if run is None else str(run.path),
             interval_s=run_config.dashboard_interval_s,
+            rank=trainer.ranks.rank,
         )
         stack.callback(dashboard.close)
-        dashboard.message(f"run folder: {run.path}")
+        dashboard.message("" if run is None else f"run folder: {run.path}")
+        if checkpoint is not None and trainer.is_done:
+            dashboard.message(
+                "the run has all its updates; --train.total-timesteps or --train.num-iterations adds some"
+            )
         metadata = {
             "env_id": spec.id,
             "env_version": spec.version,
@@ -137,20 +143,32 @@ def train(spec: EnvSpec, settings: Settings, checkpoint: Checkpoint | None, stop
 
 def run_updates(
     trainer: PuffeRL,
-    run: RunFolder,
+    run: RunFolder | None,
     run_config: RunConfig,
     dashboard: Dashboard,
     stop: StopSignals,
     metadata: Mapping[str, Any],
-) -> Path:
-    """Repeat evaluate and train until the run's end or a signal, and return the path of the last checkpoint."""
+) -> Path | None:
+    """Repeat evaluate and train until the run's end or a signal.
+
+    Args:
+        trainer: What is trained.
+        run: Where metrics and checkpoints go; None on ranks other than the first.
+        run_config: How often they are written.
+        dashboard: Shows each interval.
+        stop: Ends the run after the update in which a signal came.
+        metadata: What each checkpoint says of itself, beside its progress.
+
+    Returns:
+        The path of the last checkpoint.
+    """
     scores = _MeanScore()
     saved_at = -1
-    path = run.path
+    path = None
     while True:
         is_last = trainer.is_done or stop.received is not None
         is_due = trainer.epoch > 0 and trainer.epoch % run_config.checkpoint_interval == 0
-        if trainer.epoch != saved_at and (is_last or is_due):
+        if run is not None and trainer.epoch != saved_at and (is_last or is_due):
             progress = {"update": trainer.epoch, "agent_steps": trainer.agent_steps, "score": scores.take()}
             path = run.save_checkpoint(trainer.state_dict(), {**metadata, **progress})
             saved_at = trainer.epoch
@@ -160,7 +178,8 @@ def run_updates(
         trainer.train()
         if trainer.epoch % run_config.log_interval == 0:
             row = trainer.mean_and_log()
-            run.metrics.log(row)
+            if run is not None:
+                run.metrics.log(row)
             dashboard.update(row)
             scores.add(row)
 
