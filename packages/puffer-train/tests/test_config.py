@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+import itertools
 import types
 
 import pytest
@@ -26,7 +27,7 @@ def test_every_field_has_one_sentence_of_help(config_class):
     body = ast.parse(inspect.getsource(config_class)).body[0].body
     helps = {
         field.target.id: following.value.value
-        for field, following in zip(body, body[1:], strict=False)
+        for field, following in itertools.pairwise(body)
         if isinstance(field, ast.AnnAssign) and isinstance(following, ast.Expr)
     }
 

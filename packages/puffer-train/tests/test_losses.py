@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from puffer_train.advantages import masked_moments
 from puffer_train.losses import STATISTIC_NAMES, explained_variance, ppo_loss
 
 SETTINGS = {"clip_coef": 0.2, "vf_coef": 0.5, "vf_clip_coef": None, "ent_coef": 0.01}
@@ -128,11 +129,14 @@ def test_clipping_stops_the_gradient_only_where_the_policy_has_gone_too_far(rati
 
 
 def test_b17_explained_variance_by_hand():
-    targets = torch.tensor([1.0, 2.0, 3.0, 99.0])
-    valid = torch.tensor([True, True, True, False])
+    valid = torch.tensor([[True, True, True, False]])
 
-    assert explained_variance(targets, targets, valid).item() == 1.0
-    assert explained_variance(targets, torch.zeros(4), valid).item() == 0.0
-    assert explained_variance(targets, torch.tensor([1.0, 2.0, 2.0, 0.0]), valid).item() == pytest.approx(1 - 1 / 3)
-    assert explained_variance(torch.ones(4), torch.zeros(4), valid).item() == 0.0
-    assert explained_variance(targets[:1], targets[:1], valid[:1]).item() == 0.0
+    def explained(targets, values):
+        targets, values = torch.tensor([targets]), torch.tensor([values])
+        return explained_variance(masked_moments(targets, valid), masked_moments(targets - values, valid)).item()
+
+    assert explained([1.0, 2.0, 3.0, 99.0], [1.0, 2.0, 3.0, 0.0]) == 1.0
+    assert explained([1.0, 2.0, 3.0, 99.0], [0.0, 0.0, 0.0, 0.0]) == pytest.approx(0.0)
+    assert explained([1.0, 2.0, 3.0, 99.0], [1.0, 2.0, 2.0, 0.0]) == pytest.approx(1 - 1 / 3)
+    assert explained([1.0, 1.0, 1.0, 99.0], [0.0, 0.0, 0.0, 0.0]) == 0.0
+    assert explained_variance(torch.zeros(1, 3), torch.zeros(1, 3)).item() == 0.0

@@ -1,12 +1,12 @@
 """What a rollout stores, row by row, against environments and policies whose every number is known."""
 
 import numpy as np
-import puffer_vector
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
+import puffer_vector
 from puffer_policies import adapt_policy
 from puffer_spaces import PufferEnv
 from puffer_train.finite import NonFiniteError
@@ -92,7 +92,7 @@ class Counter(nn.Module):
 
     def forward_eval(self, observations, state):
         count = state[0] + 1
-        return self._outputs(observations, count) + ((count,),)
+        return (*self._outputs(observations, count), (count,))
 
     def forward_sequence(self, observations, state, resets):
         count, values = state[0], []

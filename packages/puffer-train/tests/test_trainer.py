@@ -4,12 +4,12 @@ import copy
 import dataclasses
 
 import numpy as np
-import puffer_vector
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
+import puffer_vector
 from puffer_policies import LSTMWrapper, default_policy
 from puffer_spaces import PufferEnv, world_seed
 from puffer_train.checkpoint import read_checkpoint
@@ -28,7 +28,7 @@ def one_thread():
 
 
 class Cells(PufferEnv):
-    """Worlds of a random length with a hidden number; action 1 pays it. Ends by termination in even worlds, else cut."""
+    """Worlds of random length that show a number; action 1 pays it. Even worlds terminate, the others are cut."""
 
     rebinds_buffers = True
     has_final_observations = True
@@ -359,7 +359,13 @@ def test_r085_padding_changes_nothing(normalize_advantages):
             trainer.change()
             trainer.config = dataclasses.replace(trainer.config, minibatch_size=trainer.config.batch_size)
             losses = updates(trainer, 1)
-            return losses, weights_of(trainer), trainer.agent_steps, trainer.normalizer.mean.clone(), trainer.return_scale.scale
+            return (
+                losses,
+                weights_of(trainer),
+                trainer.agent_steps,
+                trainer.normalizer.mean.clone(),
+                trainer.return_scale.scale,
+            )
 
     plain, padded = run(Cells), run(Padded)
 
@@ -379,7 +385,9 @@ def greedy(vec):
     return policy
 
 
-@pytest.mark.parametrize("fields", [{"minibatch_size": 8, "horizon": 8}, {"minibatch_unit": "transition", "minibatch_size": 1, "horizon": 2}])
+@pytest.mark.parametrize(
+    "fields", [{"minibatch_size": 8, "horizon": 8}, {"minibatch_unit": "transition", "minibatch_size": 1, "horizon": 2}]
+)
 def test_r071_minibatches_of_one_sample_stay_finite(fields):
     for normalize_advantages in ("batch", "minibatch"):
         with make_trainer(vec_options={"num_envs": 2}, normalize_advantages=normalize_advantages, **fields) as trainer:
@@ -414,7 +422,13 @@ def test_b11_each_pass_uses_every_segment_once_with_equal_weight():
     with make_trainer(minibatch_size=16, normalize_advantages="none") as trainer:
         trainer.evaluate()
         update = Update(
-            trainer._learner, trainer.experience, trainer.config, rewards=trainer.experience.rewards, ent_coef=0.0, progress=0.0, epoch=0
+            trainer._learner,
+            trainer.experience,
+            trainer.config,
+            rewards=trainer.experience.rewards,
+            ent_coef=0.0,
+            progress=0.0,
+            epoch=0,
         )
         orders = []
         for pass_index in range(3):
@@ -432,7 +446,13 @@ def test_segment_blocks_share_equally_in_each_minibatch():
     with make_trainer(minibatch_size=32, segment_blocks=2) as trainer:
         trainer.evaluate()
         update = Update(
-            trainer._learner, trainer.experience, trainer.config, rewards=trainer.experience.rewards, ent_coef=0.0, progress=0.0, epoch=0
+            trainer._learner,
+            trainer.experience,
+            trainer.config,
+            rewards=trainer.experience.rewards,
+            ent_coef=0.0,
+            progress=0.0,
+            epoch=0,
         )
         update._begin_pass(0)
 
@@ -456,7 +476,13 @@ def test_later_passes_use_current_values_and_ratios():
 
         trainer.evaluate()
         update = Update(
-            trainer._learner, trainer.experience, trainer.config, rewards=trainer.experience.rewards, ent_coef=0.0, progress=0.0, epoch=0
+            trainer._learner,
+            trainer.experience,
+            trainer.config,
+            rewards=trainer.experience.rewards,
+            ent_coef=0.0,
+            progress=0.0,
+            epoch=0,
         )
         values, ratios = update._current_values_and_ratios()
         torch.testing.assert_close(values, trainer.experience.values, atol=1e-6, rtol=0)
@@ -537,7 +563,9 @@ def test_r067_b3_truncations_bootstrap_and_terminations_do_not(cut, low, high, n
 def test_b10_rewards_are_not_clamped_unless_asked():
     def targets(**fields):
         vec = puffer_vector.make(Payer, num_envs=4, seed=0, reward=1000.0)
-        with PuffeRL(vec, Value(), gamma=0.0, horizon=4, learning_rate=0.0, normalize_returns=False, **fields) as trainer:
+        with PuffeRL(
+            vec, Value(), gamma=0.0, horizon=4, learning_rate=0.0, normalize_returns=False, **fields
+        ) as trainer:
             trainer.evaluate()
             assert (trainer.experience.rewards == 1000.0).all()
             return trainer.train()["value_loss"]
@@ -549,7 +577,7 @@ def test_b10_rewards_are_not_clamped_unless_asked():
 def test_b18_a_loss_that_is_not_finite_ends_the_run():
     with make_trainer(learning_rate=1e30, anneal_lr=False, update_epochs=4) as trainer:
         trainer.evaluate()
-        with pytest.raises(NonFiniteError, match="losses and gradients must be finite.*update 1"):
+        with pytest.raises(NonFiniteError, match=r"losses and gradients must be finite.*update 1"):
             trainer.train()
 
 
@@ -576,18 +604,21 @@ def test_losses_before_the_first_update_of_an_interval_are_left_out():
 
 
 def test_a_logger_gets_every_row():
-    class Kept:
-        rows = []
+    rows = []
 
+    class Kept:
         def log(self, row):
-            self.rows.append(row)
+            rows.append(row)
+
+        def close(self):
+            pass
 
     vec = puffer_vector.make(Cells, num_envs=4, seed=1)
     with PuffeRL(vec, horizon=4, logger=Kept()) as trainer:
         updates(trainer, 1)
         row = trainer.mean_and_log()
 
-    assert Kept.rows == [row]
+    assert rows == [row]
 
 
 def test_envs_may_be_given_as_creators_and_are_closed_after_a_config_error():
@@ -635,7 +666,9 @@ def test_compile_traces_the_forward_pass_and_gives_the_same_run(monkeypatch):
 
     plain = run()
     compiled, compile_ = [], torch.compile
-    monkeypatch.setattr(torch, "compile", lambda function: compiled.append(function) or compile_(function, backend="eager"))
+    monkeypatch.setattr(
+        torch, "compile", lambda function: compiled.append(function) or compile_(function, backend="eager")
+    )
 
     torch.testing.assert_close(run(compile=True), plain, atol=1e-5, rtol=0)
     assert len(compiled) == 1

@@ -60,4 +60,4 @@ class Ranks:
         """Replace tensors by those of rank 0."""
         if self.world_size > 1:
             for tensor in tensors:
-                torch.distributed.broadcast(tensor, 0)
+                torch.distributed.broadcast(tensor.detach(), 0)

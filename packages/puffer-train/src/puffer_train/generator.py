@@ -19,6 +19,7 @@ class PrivateGenerator:
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self._devices = [device] if device.type == "cuda" else []
+        self._states: list[torch.Tensor] = []
         with self._forked():
             torch.manual_seed(seed)
             self._keep()

@@ -84,10 +84,15 @@ def ppo_loss(
     return Loss(total, statistics, ratios.detach(), values.detach())
 
 
-def explained_variance(targets: torch.Tensor, values: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
-    """Return 1 - var(targets - values) / var(targets) over valid steps; 0 where targets do not vary."""
-    targets, residuals = targets[valid], (targets - values)[valid]
-    if targets.numel() < 2:
-        return torch.zeros((), device=targets.device)
-    variance = targets.var()
-    return torch.where(variance > 0, 1.0 - residuals.var() / variance, torch.zeros_like(variance))
+def explained_variance(target_moments: torch.Tensor, residual_moments: torch.Tensor) -> torch.Tensor:
+    """Return 1 - var(targets - values) / var(targets); 0 where targets do not vary.
+
+    Args:
+        target_moments: float64 (1, 3), `masked_moments` of the targets, summed over processes.
+        residual_moments: float64 (1, 3), those of targets minus values.
+    """
+    variances = []
+    for count, total, squares in (target_moments[0], residual_moments[0]):
+        variances.append(squares / count.clamp(min=1.0) - (total / count.clamp(min=1.0)).square())
+    target, residual = variances
+    return torch.where(target > 1e-12, 1.0 - residual / target.clamp(min=1e-12), 0.0)

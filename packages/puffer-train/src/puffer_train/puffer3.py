@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 
 from puffer_train.advantages import estimate_advantages, masked_moments, normalize_advantages
-from puffer_train.losses import Loss, explained_variance
+from puffer_train.losses import Loss
 from puffer_train.noise import uniforms
 from puffer_train.update import Update
 
@@ -31,7 +31,7 @@ class Puffer3Update(Update):
         self._used = experience.valid.clone()
         self._used[:, -1] = False
         self._estimate(self._values, self._ratios)
-        variance = explained_variance(self.targets, experience.values[:, :-1], experience.valid)
+        variance = self._explained_variance()
         num_minibatches = max(1, int(self.config.update_epochs * self.minibatches_per_pass + 1e-9))
         for index in range(num_minibatches):
             self._estimate(self._values, self._ratios)

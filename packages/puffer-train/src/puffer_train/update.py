@@ -128,8 +128,7 @@ class Update:
             if minibatch == 0:
                 self._begin_pass(pass_index)
                 if pass_index == 0:
-                    values = self.experience.values[:, :-1]
-                    variance = explained_variance(self.targets, values, self.experience.valid)
+                    variance = self._explained_variance()
             if not self._step(minibatch):
                 break
         return self._report(variance)
@@ -274,6 +273,13 @@ class Update:
         with self.learner.autocast():
             parameters, values = self.learner.forward(self.learner.normalize(observations), tuple(state), resets)
         return parameters.float(), values.float().view(observations.shape[:2])
+
+    def _explained_variance(self) -> torch.Tensor:
+        """Return how much of the targets the values of the rollout explain."""
+        valid = self.experience.valid.view(1, -1)
+        residuals = self.targets - self.experience.values[:, :-1]
+        moments = [masked_moments(x.view(1, -1), valid) for x in (self.targets, residuals)]
+        return explained_variance(*map(self.learner.ranks.sum_, moments))
 
     def _report(self, variance: torch.Tensor) -> dict[str, float]:
         num_steps = max(self._num_steps, 1)
