@@ -327,11 +327,16 @@ def nothing_left(fork_server):
     """Fail a test that leaves a child process, a thread, a shared-memory name or an open descriptor."""
     descriptors, names, threads = _descriptors(), _shared_memory(), threading.active_count()
     yield
-    gc.collect()
     deadline = time.monotonic() + 3
-    while time.monotonic() < deadline and (multiprocessing.active_children() or threading.active_count() > threads):
+    while (left := _left_behind(descriptors, names, threads)) and time.monotonic() < deadline:
+        gc.collect()
         time.sleep(0.02)
-    assert not multiprocessing.active_children()
-    assert threading.active_count() <= threads
-    assert _shared_memory() <= names
-    assert _descriptors() <= descriptors
+    assert not left
+
+
+def _left_behind(descriptors, names, threads):
+    left = [str(process) for process in multiprocessing.active_children()]
+    left += [f"{threading.active_count()} threads after {threads}"] if threading.active_count() > threads else []
+    left += sorted(_shared_memory() - names)
+    left += [f"{_descriptors()} descriptors after {descriptors}"] if _descriptors() > descriptors else []
+    return left

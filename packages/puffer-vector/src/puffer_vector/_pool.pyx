@@ -55,7 +55,6 @@ cdef extern from "native/pool.h" nogil:
     void pool_stop(Pool *pool)
 
 CAPSULE_NAME = "puffer.step.v1"
-_left = []  # capsules of envs in which a thread is stuck: their memory must never go
 cdef const char *_CAPSULE_NAME = "puffer.step.v1"
 
 
@@ -227,9 +226,8 @@ cdef class StepPool:
                 pool_stop(self._pool)
 
     def leave(self):
-        """Give up a thread that is stuck in an env: the threads, the jobs and the envs stay as they are for good."""
+        """Give up a thread that is stuck in an env: threads and jobs stay for good, and so must the envs."""
         self._is_left = True
-        _left.extend(self._capsules)
 
     def times_ns(self, int job):
         """Return the average times of a step of job `job`, alone and shared; 0 where not measured."""

@@ -19,6 +19,7 @@ from puffer_vector.settings import Phase, Settings
 from puffer_vector.worker import SlotSpec, Worker
 
 Call = tuple[str, tuple[Any, ...]]
+_left: list[Worker] = []  # workers in which a thread is stuck: what it writes to must stay for good
 
 
 class LocalVector(ParallelVector):
@@ -70,6 +71,8 @@ class LocalVector(ParallelVector):
         for slot, worker in enumerate(self._workers):
             if slot not in self._stuck:
                 worker.close()
+            else:
+                _left.append(worker)
 
     def _run_call(self, slot: int, call: Call) -> Any:
         """Call a method of a worker; what it raises is returned."""

@@ -1,0 +1,187 @@
+"""The small modules: CPUs, shared memory, infos, records, snapshots, sharing, creators."""
+
+import functools
+import os
+
+import numpy as np
+import pytest
+
+import puffer_vector
+from puffer_spaces import EnvSpec, episode_dtype
+from puffer_vector import cpus
+from puffer_vector._actions import any_set
+from puffer_vector.creators import Instance, resolve_creators
+from puffer_vector.infos import indexed_infos
+from puffer_vector.memory import SharedMemory, _create
+from puffer_vector.records import local_to_global, merged, no_records
+from puffer_vector.sharing import Sharing
+from puffer_vector.snapshots import pack, pack_bytes, unpack, unpack_bytes
+
+
+def test_available_cpus_are_those_of_the_affinity_mask():
+    assert 1 <= cpus.available_cpus() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({"cpu.max": "150000 100000"}, 1.5),
+        ({"cpu.max": "max 100000"}, None),
+        ({"job/cpu.max": "50000 100000", "cpu.max": "200000 100000"}, 0.5),
+        ({"cpu.cfs_quota_us": "300000", "cpu.cfs_period_us": "100000"}, 3.0),
+        ({"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}, None),
+        ({}, None),
+    ],
+)
+def test_a_cgroup_quota_is_read(tmp_path, files, quota):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    membership = tmp_path / "cgroup"
+    membership.write_text("0::/job/deeper\n")
+
+    assert cpus._cgroup_quota(tmp_path, membership) == quota
+
+
+@pytest.mark.parametrize("use_memfd", [True, False])
+def test_shared_memory_is_seen_through_its_descriptor_and_has_no_name(use_memfd):
+    first = SharedMemory(100, _create(100, use_memfd))
+    second = SharedMemory(100, os.dup(first.fd))
+    first.close_fd()
+    second.close_fd()
+    first.close_fd()
+    first.bytes[3] = 7
+
+    assert second.bytes[3] == 7
+    assert second.bytes.sum() == 7
+
+
+def test_infos_get_the_row_of_their_agent():
+    assert indexed_infos([{}, {"a": 1}, {}], 3, 10) == [{"a": 1, "agent_index": 11}]
+    assert indexed_infos({"mean": 2.0}, 3, 10) == [{"mean": 2.0, "agent_index": 10}]
+    assert indexed_infos([{"a": 1, "agent_index": 2}], 3, 10) == [{"a": 1, "agent_index": 12}]
+    assert indexed_infos([{"a": 1}, {"b": 2}], 3, 10) == [{"a": 1, "agent_index": 10}, {"b": 2, "agent_index": 10}]
+
+
+def test_records_of_envs_with_other_extras_are_brought_together():
+    first = np.zeros(2, episode_dtype(("speed",)))
+    first["step"], first["speed"] = [5, 4], 2.0
+    second = np.zeros(1, episode_dtype())
+    extras = ("speed", "height")
+    parts = [local_to_global(first, 10, extras), no_records(extras), local_to_global(second, 3, extras)]
+    records = merged(parts, extras)
+
+    assert records["step"].tolist() == [0, 4, 5]
+    assert records["world"].tolist() == [3, 10, 10]
+    assert np.array_equal(records["speed"], [np.nan, 2, 2], equal_nan=True)
+    assert np.isnan(records["height"]).all()
+    assert len(merged([], extras)) == 0
+
+
+def test_snapshots_hold_plain_values_and_arrays_and_nothing_else():
+    header = {"infos": [{"a": np.float32(0.5), "b": np.arange(3), "c": "x", "d": None, "e": np.bool_(True)}]}
+    found, arrays = unpack(pack(header, {"x": np.arange(4)}))
+
+    assert arrays["x"].tolist() == [0, 1, 2, 3]
+    info = found["infos"][0]
+    assert info["b"].tolist() == [0, 1, 2]
+    assert (info["a"], info["c"], info["d"], info["e"]) == (0.5, "x", None, True)
+    with pytest.raises(TypeError, match="must hold plain values"):
+        pack({"infos": [{"a": object()}]}, {})
+    with pytest.raises(ValueError, match="must be what get_state returned"):
+        unpack(b"PK\x03\x04 broken")
+    parts = [b"", b"abc", b"d"]
+    assert unpack_bytes(*pack_bytes(parts)) == parts
+
+
+def test_any_set_looks_at_its_rows_only():
+    flags = np.array([False, False, True, False])
+
+    assert any_set(flags, 0, 4)
+    assert not any_set(flags, 0, 2)
+    assert not any_set(flags, 3, 4)
+    assert not any_set(flags, 4, 4)
+
+
+def test_sharing_follows_the_faster_way_and_looks_again():
+    sharing = Sharing()
+    costs = {False: 100e-6, True: 60e-6}
+    choices = []
+    for number in range(2000):
+        if number == 1000:
+            costs = {False: 100e-6, True: 500e-6}
+        choices.append(sharing.choose())
+        sharing.measured(choices[-1], costs[choices[-1]])
+
+    assert sum(choices[100:1000]) > 850
+    assert sum(choices[1300:]) < 50
+    assert not choices[0]
+
+
+def test_creators_are_batched_only_if_they_take_num_envs_themselves(envs):
+    def takes_any(**kwargs):
+        return envs.Walk(**kwargs)
+
+    assert resolve_creators(envs.Walk, 4, None, None, {})[0].batched
+    assert len(resolve_creators(envs.Walk, 4, None, None, {})) == 1
+    assert len(resolve_creators(envs.Walk, 4, None, {"num_envs": 2}, {})) == 4
+    assert len(resolve_creators(envs.Walk, 4, [2], None, {})) == 4
+    assert len(resolve_creators(functools.partial(envs.Walk, num_envs=2), 4, None, None, {})) == 4
+    assert resolve_creators(functools.partial(envs.Walk, agents=2), 4, None, None, {})[0].batched
+    assert len(resolve_creators(takes_any, 4, None, None, {})) == 4
+    assert resolve_creators(EnvSpec("suite-walk", envs.Walk, batched=True), 4, None, None, {})[0].batched
+    assert isinstance(resolve_creators(envs.Walk(), 1, None, None, {})[0], Instance)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ((3, 2, None, None, {}), TypeError, "env must be a registered id"),
+        (([int], 2, None, None, {}), ValueError, "num_envs must be the number of env creators"),
+        (([int, int], 2, [[]], None, {}), ValueError, "env_args must have one entry"),
+        (([int, int], 2, None, [{}], {}), ValueError, "env_kwargs must have one entry"),
+        (("suite-nothing", 2, None, None, {}), ValueError, "environment id must be a registered one"),
+    ],
+)
+def test_what_is_no_creator_is_refused(arguments, error, text):
+    with pytest.raises(error, match=text):
+        resolve_creators(*arguments)
+
+
+def test_lists_of_creators_arguments_and_keywords_as_in_pufferlib(envs):
+    with puffer_vector.make(
+        [envs.Counter, envs.Counter],
+        env_args=[[1], [2]],
+        env_kwargs=[{"length": 5}, {"length": 6}],
+        backend=puffer_vector.Serial,
+        num_workers="auto",
+        batch_size="auto",
+        zero_copy=True,
+        overwork=True,
+        seed=0,
+    ) as vector:
+        observations, _ = vector.reset()
+        assert observations[:, 0].tolist() == [1, 2]
+        assert [env.length for env in vector._workers[0].envs] == [5, 6]
+        assert vector.agent_per_batch == 2
+
+
+@pytest.mark.parametrize("backend", ["PufferEnv", "native", "Serial"])
+def test_names_of_pufferlib_backends(envs, backend):
+    with puffer_vector.make(envs.Counter, backend=backend) as vector:
+        assert isinstance(vector, puffer_vector.Serial)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error", "text"),
+    [
+        ({"backend": "gpu"}, ValueError, 'backend must be one of "serial", "threads", "processes"'),
+        ({"num_envs": [1]}, TypeError, "Arguments of the env go to env_args="),
+        ({"timeout_s": 0}, ValueError, "timeout_s must be positive"),
+        ({"context": "thread"}, ValueError, "context must be"),
+        ({"colour": 3}, puffer_vector.WorkerError, "unexpected keyword argument 'colour'"),
+    ],
+)
+def test_wrong_arguments_of_make(envs, kwargs, error, text):
+    with pytest.raises(error, match=text):
+        puffer_vector.make(envs.Counter, **kwargs)
