@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -14,6 +12,7 @@ from gymnasium import spaces
 
 from puffer_emulate.actions import make_action_reader
 from puffer_emulate.infos import own_info
+from puffer_emulate.plain_state import dump_state, load_state
 from puffer_emulate.snapshots import is_snapshot_exact, restore_snapshot, take_snapshot
 from puffer_spaces import ActionLayout, Buffers, Episodes, Layout, PufferEnv, world_seed
 from puffer_spaces.buffers import Array
@@ -217,7 +216,7 @@ class ForeignEnv(PufferEnv):
             "episodes": episodes.tobytes(),
             **{name: getattr(self, name) for name in self._state_names()},
         }
-        return pickle.dumps(state, protocol=5)
+        return dump_state(state)
 
     def set_state(self, state: bytes) -> None:
         """Return to a snapshot of `get_state` of an env made alike.
@@ -225,7 +224,7 @@ class ForeignEnv(PufferEnv):
         Raises:
             ValueError: The snapshot is of another env.
         """
-        values = _load_plain(state)
+        values = load_state(state, ("name", "worlds", "episodes", *self._state_names()))
         if values["name"] != self.env_name or len(values["worlds"]) != self.num_envs:
             raise ValueError(
                 f"state must be of {self.env_name} with {self.num_envs} worlds; got one of {values['name']} with "
@@ -261,18 +260,6 @@ class ForeignEnv(PufferEnv):
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise pickle.UnpicklingError(f"a state may hold plain values only; got {module}.{name}")
-
-
-def _load_plain(state: bytes) -> dict[str, Any]:
-    values = _PlainUnpickler(io.BytesIO(state)).load()
-    if not isinstance(values, dict) or "worlds" not in values:
-        raise ValueError("state must come from get_state of such an env; got other data.")
-    return values
 
 
 def shown(value: Any) -> str:
