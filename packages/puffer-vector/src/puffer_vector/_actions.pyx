@@ -28,21 +28,25 @@ cdef bint _copy_int32(int32_t *target, const int32_t *source, const uint32_t *li
 
 cdef bint _copy_int64(int32_t *target, const int64_t *source, const uint32_t *limits, Py_ssize_t num_rows,
                       Py_ssize_t num_columns) noexcept nogil:
-    cdef uint64_t bad = 0
-    cdef uint64_t limit = limits[0]
+    # The halves of a value are checked apart, which compilers turn into vector instructions: the high one must be 0.
+    cdef uint64_t high = 0
+    cdef uint32_t bad = 0
+    cdef uint32_t limit = limits[0]
     cdef Py_ssize_t row, column
     if num_columns == 1:
         for row in range(num_rows):
-            bad |= <uint64_t>source[row] >= limit
+            high |= <uint64_t>source[row] >> 32
+            bad |= <uint32_t>source[row] >= limit
             target[row] = <int32_t>source[row]
     else:
         for row in range(num_rows):
             for column in range(num_columns):
-                bad |= <uint64_t>source[column] >= limits[column]
+                high |= <uint64_t>source[column] >> 32
+                bad |= <uint32_t>source[column] >= limits[column]
                 target[column] = <int32_t>source[column]
             source += num_columns
             target += num_columns
-    return bad == 0
+    return bad == 0 and high == 0
 
 
 @cython.no_gc  # the buffer must be given back by __dealloc__ only, and an array never refers to its gate

@@ -39,5 +39,10 @@ class Sharing:
 
     def measured(self, shared: bool, seconds: float) -> None:
         """Note how long a step took."""
-        average = self._times_s[shared]
-        self._times_s[shared] = average + (seconds - average) / 4 if average else seconds
+        usual = self._times_s[shared]
+        if usual == 0.0:
+            self._times_s[shared] = seconds
+        elif seconds < usual:
+            self._times_s[shared] = usual + (seconds - usual) / 2
+        else:  # a step during which the thread was interrupted counts little
+            self._times_s[shared] = usual + (min(seconds, 2 * usual) - usual) / 8

@@ -170,8 +170,11 @@ static inline int pool_wait(Pool *pool, const int32_t *indices, int num_indices,
     return 1;
 }
 
+/* Follows the usual time of a step: a step during which the thread was interrupted counts little. */
 static inline void pool_average(int64_t *average, int64_t sample) {
-    *average = *average ? *average + (sample - *average) / 4 : sample;
+    int64_t usual = *average;
+    if (usual == 0 || sample < usual) *average = usual == 0 ? sample : usual + (sample - usual) / 2;
+    else *average = usual + ((sample < 2 * usual ? sample : 2 * usual) - usual) / 8;
 }
 
 /* Whether this run of a job is shared with the pool's threads. */
