@@ -103,7 +103,7 @@ def compare(title: str, creator, num_envs: int) -> None:
 
 def main() -> None:
     print(f"Python {platform.python_version()}, NumPy {np.__version__}, Gymnasium {gymnasium.__version__}")
-    for num_envs in (1, 8, 64):
+    for num_envs in (64, 8, 1):
         compare("CartPole-v1", cartpole, num_envs)
     for num_envs in (1, 8):
         compare("Dict of image 84x84x3, vector, choice", DictEnv, num_envs)

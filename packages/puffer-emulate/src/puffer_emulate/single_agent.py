@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
 from gymnasium import spaces
+from numpy import ndarray
 
 from puffer_emulate.copies import check_alike, env_name, make_envs, refuse_recipe
 from puffer_emulate.infos import episode_metrics
@@ -102,7 +102,7 @@ class SingleAgentWorlds(ForeignEnv):
             if is_over or now >= deadlines[index]:
                 self._end_episode(index, result, infos)
             else:
-                if type(observation) is np.ndarray and observation.dtype is dtype and observation.shape == shape:
+                if type(observation) is ndarray and observation.dtype is dtype and observation.shape == shape:
                     rows[index][...] = observation
                 else:
                     try:
