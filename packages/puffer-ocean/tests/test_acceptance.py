@@ -15,7 +15,7 @@ import pytest
 
 from puffer_ocean import OceanEnv
 from puffer_ocean.native import built_tables
-from puffer_spaces import Buffers, make_env, spec
+from puffer_spaces import Buffers, check_env, make_env, spec
 
 NAMES = sorted(built_tables())
 NUM_WORLDS = 70
@@ -65,6 +65,13 @@ def test_it_can_be_made_by_id_and_by_alias(name, actions_of):
         env.close()
         env.close()
     assert spec(f"puffer_{name}") is spec(f"ocean-{name}")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "pysquared"])
+def test_the_check_of_the_contract_finds_nothing(name):
+    env = make_env(f"ocean-{name}", num_envs=3, max_steps=20)
+
+    assert check_env(env) == []
 
 
 @every_env

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import puffer_ocean
 from puffer_ocean import OceanEnv
 from puffer_ocean.native import built_tables
 
-ENVS = Path(puffer_ocean.__file__).parent / "envs"
+ENVS = Path(__file__).parents[1] / "src" / "puffer_ocean" / "envs"
 NAMES = sorted(built_tables())
 CONTINUOUS = [name for name in NAMES if any(row[0] == "continuous" for row in built_tables()[name].parameters)]
 

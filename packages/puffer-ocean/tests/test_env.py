@@ -312,7 +312,7 @@ def test_specs_carry_the_tables():
     assert (size.type, size.default, size.low, size.high) == (int, 11, 3, 99)
     assert squared.batched
     assert {each.id for each in env_specs()} >= {"ocean-squared", "ocean-memory", "ocean-cartpole", "ocean-pysquared"}
-    assert spec("ocean-squared") == squared
+    assert spec("ocean-squared") == squared == pickle.loads(pickle.dumps(squared))
 
 
 def test_a_native_env_needs_a_reset_with_a_seed_first():

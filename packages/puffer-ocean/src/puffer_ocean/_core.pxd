@@ -81,6 +81,7 @@ cdef extern from "vec.h":
     void oc_restart(oc_vec *vec, bint next_episodes) nogil
     void oc_step_slice(void *vec, int64_t first, int64_t last) noexcept nogil
     bint oc_is_stepping(const oc_vec *vec) nogil
+    int oc_step_all(oc_vec *vec, oc_records *records) nogil
     int oc_finish_step(oc_vec *vec, oc_records *records) nogil
     int oc_reserve_records(oc_records *records, int64_t num_lines)
     void oc_draw_world(const oc_vec *vec, int64_t world, oc_canvas *canvas) nogil

@@ -5,11 +5,11 @@ arrays of the caller's, through the buffer protocol and without the GIL.
 """
 
 from cpython.buffer cimport (
-    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
+    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.pycapsule cimport PyCapsule_GetContext, PyCapsule_New, PyCapsule_SetContext
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove, memset
@@ -80,10 +80,13 @@ cdef class NativeEnv:
 
     cdef int _check_idle(self) except -1:
         if oc_is_stepping(&self.vec):
-            raise RuntimeError(
-                f"{self.table.name} must not be used while a step of it runs on another thread. Wait for that step."
-            )
+            raise self._busy()
         return 0
+
+    cdef object _busy(self):
+        return RuntimeError(
+            f"{self.table.name} must not be used while a step of it runs on another thread. Wait for that step."
+        )
 
     cdef int _check_open(self) except -1:
         if not self.is_open:
@@ -164,8 +167,9 @@ cdef class NativeEnv:
             self._take(actions)
         cdef int failed
         with nogil:
-            oc_step_slice(&self.vec, 0, self.vec.num_worlds)
-            failed = oc_finish_step(&self.vec, &self.records)
+            failed = oc_step_all(&self.vec, &self.records)
+        if failed > 0:
+            raise self._busy()
         if failed:
             raise MemoryError(f"no memory for the episode records of {self.table.name}")
 
@@ -212,11 +216,6 @@ cdef class NativeEnv:
         return self.records.num_dropped
 
     @property
-    def num_steps(self):
-        """Steps since the last seeded reset."""
-        return self.vec.num_steps
-
-    @property
     def newest_params(self):
         """The set of parameters that the next episode of each world uses."""
         self._check_open()
@@ -242,7 +241,8 @@ cdef class NativeEnv:
         try:
             if view.len != self.records.num_lines * self.records.line_bytes:
                 raise ValueError(f"memory must hold {self.records.num_lines} records; got {view.len} bytes.")
-            memcpy(view.buf, self.records.lines, view.len)
+            if view.len:
+                memcpy(view.buf, self.records.lines, view.len)
         finally:
             PyBuffer_Release(&view)
         return 0
@@ -293,7 +293,8 @@ cdef class NativeEnv:
         if oc_reserve_records(&self.records, num_lines) or oc_set_params(&self.vec, <char *>params, num_generations):
             raise MemoryError(f"no memory for a snapshot of {self.table.name}")
         memcpy(self.vec.block, <char *>block, self.vec.block_bytes)
-        memcpy(self.records.lines, <char *>records, len(records))
+        if num_lines:
+            memcpy(self.records.lines, <char *>records, len(records))
         self.records.num_lines = num_lines
         self.vec.num_steps = num_steps
         self.vec.is_ready = self.num_views > 0

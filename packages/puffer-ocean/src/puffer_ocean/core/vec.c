@@ -313,6 +313,17 @@ int oc_finish_step(oc_vec *vec, oc_records *records) {
     return 0;
 }
 
+int oc_step_all(oc_vec *vec, oc_records *records) {
+    int32_t idle = 0;
+    if (!__atomic_compare_exchange_n(&vec->num_running, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        return 1;
+    }
+    vec->env->step(vec, 0, vec->num_worlds);
+    int failed = oc_finish_step(vec, records);
+    __atomic_sub_fetch(&vec->num_running, 1, __ATOMIC_RELEASE);
+    return failed;
+}
+
 static double element(const oc_vec *vec, int64_t row, int64_t index) {
     const unsigned char *at = vec->observations + row * vec->obs_bytes + index * oc_item_bytes(vec->env->obs_dtype);
     switch (vec->env->obs_dtype) {

@@ -45,6 +45,10 @@ void oc_restart(oc_vec *vec, bool next_episodes);
 void oc_step_slice(void *vec, int64_t first, int64_t last);
 bool oc_is_stepping(const oc_vec *vec);
 
+/* Step all worlds and finish the step. Returns 0, -1 without memory for records, or 1, having done nothing, while
+ * another step runs. */
+int oc_step_all(oc_vec *vec, oc_records *records);
+
 /* After all slices of a step: count it and append the records of the episodes that ended. -1: no memory. */
 int oc_finish_step(oc_vec *vec, oc_records *records);
 
