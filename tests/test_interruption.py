@@ -24,7 +24,9 @@ def wait_for(path: Path, pattern: str, process: subprocess.Popen[str], seconds: 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("backend", ["serial", "processes"])
+@pytest.mark.parametrize(
+    "vec", [[], ["--vec.backend", "processes", "--vec.num-workers", "2"]], ids=["serial", "processes"]
+)
 def test_a_stop_signal_leaves_a_checkpoint_and_nothing_else(
     number: int,
     code: int,
@@ -35,7 +37,7 @@ def test_a_stop_signal_leaves_a_checkpoint_and_nothing_else(
     shared_memory: Callable,
 ) -> None:
     before = shared_memory()
-    process = start_puffer("train", "ocean-squared", *LONG, "--vec.backend", backend, "--vec.num-workers", "2")
+    process = start_puffer("train", "ocean-squared", *LONG, *vec)
     wait_for(tmp_path, "runs/long/metrics.jsonl", process)
     group = psutil.Process(process.pid).children(recursive=True)
 

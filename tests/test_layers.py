@@ -39,6 +39,7 @@ def test_no_compiled_module_cimports_a_sibling(path: Path) -> None:
 def test_import_has_no_effects(tmp_path: Path) -> None:
     program = """
 import os, signal, sys, threading, warnings
+import gymnasium, numpy
 filters, handlers = list(warnings.filters), [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
 import puffer_spaces, puffer_vector, puffer_ocean, puffer_emulate
 assert "torch" not in sys.modules, "torch was imported"

@@ -30,9 +30,9 @@ def digest(env_id: str, seed: int, **vec: object) -> str:
                 found.update(np.ascontiguousarray(array).tobytes())
             ended = terminals | truncations
             found.update(np.ascontiguousarray(env.final_observations[ended]).tobytes())
-            high = np.asarray(getattr(env.single_action_space, "nvec", env.single_action_space.n))
-            shape = (env.num_agents, *env.single_action_space.shape)
-            env.send(rng.integers(0, high, shape).astype(np.int32))
+            space = env.single_action_space
+            high = space.nvec if hasattr(space, "nvec") else space.n
+            env.send(rng.integers(0, high, (env.num_agents, *space.shape)).astype(np.int32))
         found.update(env.episodes().tobytes())
     return found.hexdigest()
 

@@ -14,8 +14,7 @@ from puffer_emulate.seedless import note_seedless
 from puffer_emulate.single_agent import SingleAgentAdapter
 from puffer_emulate.snapshots import layers_of
 from puffer_emulate.worlds import World, shown
-from puffer_spaces import Buffers, PufferEnv
-from puffer_spaces.spaces import as_gymnasium_space
+from puffer_spaces import Buffers, PufferEnv, as_gymnasium_space
 
 
 class GymnasiumView:

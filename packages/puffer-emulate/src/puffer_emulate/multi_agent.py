@@ -11,10 +11,7 @@ from gymnasium import spaces
 from puffer_emulate.action_masks import ActionMasks
 from puffer_emulate.infos import episode_metrics
 from puffer_emulate.worlds import PROBE_STEPS, ForeignEnv, World, shown
-from puffer_spaces import Buffers
-from puffer_spaces.buffers import Array
-from puffer_spaces.coercion import as_flag, as_reward
-from puffer_spaces.env import StepResult
+from puffer_spaces import Array, Buffers, StepResult, as_flag, as_reward
 
 
 class MultiAgentWorlds(ForeignEnv):

@@ -12,8 +12,7 @@ from puffer_emulate.multi_agent import MultiAgentWorlds
 from puffer_emulate.snapshots import layers_of
 from puffer_emulate.turns import TurnBasedEnv
 from puffer_emulate.worlds import World
-from puffer_spaces import Buffers, PufferEnv
-from puffer_spaces.spaces import as_gymnasium_space
+from puffer_spaces import Buffers, PufferEnv, as_gymnasium_space
 
 
 class PettingZooPufferEnv(MultiAgentWorlds):

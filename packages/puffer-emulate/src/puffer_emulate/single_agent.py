@@ -13,10 +13,7 @@ from numpy import ndarray
 from puffer_emulate.copies import check_alike, env_name, make_envs, refuse_recipe
 from puffer_emulate.infos import episode_metrics
 from puffer_emulate.worlds import PROBE_STEPS, ForeignEnv, World, shown
-from puffer_spaces import Buffers
-from puffer_spaces.buffers import Array
-from puffer_spaces.coercion import as_flag, as_reward
-from puffer_spaces.env import StepResult
+from puffer_spaces import Array, Buffers, StepResult, as_flag, as_reward
 
 _NO_LIMIT = sys.maxsize
 

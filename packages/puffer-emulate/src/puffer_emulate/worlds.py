@@ -14,8 +14,7 @@ from puffer_emulate.actions import make_action_reader
 from puffer_emulate.infos import own_info
 from puffer_emulate.plain_state import dump_state, load_state
 from puffer_emulate.snapshots import is_snapshot_exact, restore_snapshot, take_snapshot
-from puffer_spaces import ActionLayout, Buffers, Episodes, Layout, PufferEnv, world_seed
-from puffer_spaces.buffers import Array
+from puffer_spaces import ActionLayout, Array, Buffers, Episodes, Layout, PufferEnv, world_seed
 
 PROBE_STEPS = 4
 """Steps for which two copies of an env must agree before its snapshots count as exact."""

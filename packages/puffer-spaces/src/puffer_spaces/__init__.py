@@ -3,10 +3,10 @@
 from importlib.metadata import version as _version
 
 from puffer_spaces.adapt import Adapter, adapters, as_puffer_env
-from puffer_spaces.buffers import Buffers
+from puffer_spaces.buffers import Array, Buffers
 from puffer_spaces.checks import Finding, check_env
 from puffer_spaces.coercion import as_flag, as_reward
-from puffer_spaces.env import PufferEnv
+from puffer_spaces.env import PufferEnv, StepResult
 from puffer_spaces.episodes import Episodes, episode_dtype
 from puffer_spaces.errors import CheckError, MissingAdapter, MissingSuite, PufferError, UnknownEnvError
 from puffer_spaces.layout import ActionLayout, BoundRow, Layout, action_space_for
@@ -22,6 +22,7 @@ __version__ = _version("puffer-spaces")
 __all__ = [
     "ActionLayout",
     "Adapter",
+    "Array",
     "BoundRow",
     "Buffers",
     "CheckError",
@@ -36,6 +37,7 @@ __all__ = [
     "PufferEnv",
     "PufferError",
     "SingleAgentEnv",
+    "StepResult",
     "UnknownEnvError",
     "action_nvec",
     "action_space_for",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from puffer_spaces.seeding import hash2, hash3
+from puffer_spaces import hash2, hash3
 from puffer_train.native import kernels
 
 ACTION_STREAM = 1

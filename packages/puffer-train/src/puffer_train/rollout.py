@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from puffer_spaces.seeding import hash2
+from puffer_spaces import hash2
 from puffer_train.batch import Batch, as_rows
 from puffer_train.experience import Experience, Rows
 from puffer_train.finite import RowPlaces, check_outputs, check_rewards

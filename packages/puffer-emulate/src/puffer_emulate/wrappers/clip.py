@@ -9,7 +9,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from puffer_emulate.wrappers.wrapper import PufferWrapper
-from puffer_spaces.buffers import Array
+from puffer_spaces import Array
 
 
 class ClipReward(PufferWrapper):

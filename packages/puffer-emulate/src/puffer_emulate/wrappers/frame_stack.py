@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from puffer_emulate.wrappers.boxes import box_env
 from puffer_emulate.wrappers.wrapper import PufferWrapper
-from puffer_spaces.buffers import Array
+from puffer_spaces import Array
 
 
 class FrameStack(PufferWrapper):

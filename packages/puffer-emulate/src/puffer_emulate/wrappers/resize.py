@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from puffer_emulate.wrappers.boxes import box_env
 from puffer_emulate.wrappers.wrapper import PufferWrapper
-from puffer_spaces.buffers import Array
+from puffer_spaces import Array
 
 # Weights of red, green and blue in luminance: ITU-R recommendation BT.601.
 _LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)

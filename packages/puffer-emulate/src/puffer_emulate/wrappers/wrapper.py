@@ -10,9 +10,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from puffer_emulate.plain_state import dump_state, load_state
-from puffer_spaces import Buffers, PufferEnv, as_puffer_env, reset_env
-from puffer_spaces.buffers import Array
-from puffer_spaces.env import StepResult
+from puffer_spaces import Array, Buffers, PufferEnv, StepResult, as_puffer_env, reset_env
 
 
 class PufferWrapper(PufferEnv):
