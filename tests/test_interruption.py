@@ -30,7 +30,7 @@ def wait_for(path: Path, pattern: str, process: subprocess.Popen[str], seconds: 
 def test_a_stop_signal_leaves_a_checkpoint_and_nothing_else(
     number: int,
     code: int,
-    backend: str,
+    vec: list[str],
     start_puffer: Callable,
     puffer: Callable,
     tmp_path: Path,
