@@ -239,15 +239,13 @@ class Native(PufferEnv):
         return self.records.drain()
 
 
-def digest(vector, seed=1, num_steps=40, action_seed=0):
-    """Step a vector env and return a hash of all it returned, in the order of worlds and steps."""
+def digest(vector, seed=1, num_steps=40):
+    """Step a vector env and return a hash of all it returned, in the order of steps and worlds."""
     world_rows = vector.num_agents // vector.num_envs
-    num_batches = vector.num_envs // vector.batch_size
-    log = {}
-    vector.async_reset(seed)
     counts = np.zeros(vector.num_envs, int)
-    episodes = []
-    for _ in range((num_steps + 1) * num_batches):
+    log, episodes = {}, []
+    vector.async_reset(seed)
+    while True:
         observations, rewards, terminals, truncations, infos, agent_ids, masks = vector.recv()
         ended = (terminals | truncations).reshape(-1, *[1] * (observations.ndim - 1))
         finals = np.where(ended, vector.final_observations, 0)
@@ -257,17 +255,18 @@ def digest(vector, seed=1, num_steps=40, action_seed=0):
             mine = [info for info in infos if info["agent_index"] // world_rows == world]
             arrays = (observations, rewards, terminals, truncations, masks, finals)
             log[int(counts[world]), int(world)] = b"".join(a[rows].tobytes() for a in arrays) + repr(mine).encode()
-        counts[vector.world_ids] += 1
-        shape = (vector.num_agents, *vector.single_action_space.shape)
-        actions = np.random.default_rng([action_seed, int(counts[vector.world_ids[0]])]).integers(0, 3, shape)
-        vector.send(actions[agent_ids])
         episodes.append(vector.episodes())
-    vector.drain()
+        counts[vector.world_ids] += 1
+        if counts.min() > num_steps:
+            break
+        shape = (vector.num_agents, *vector.single_action_space.shape)
+        by_step = [np.random.default_rng(step).integers(0, 3, shape) for step in range(counts.max() + 1)]
+        vector.send(np.stack([by_step[counts[row // world_rows]][row] for row in agent_ids]))
     records = np.concatenate(episodes)
     records = records[records["step"] <= num_steps]
     records.sort(order=["step", "world", "agent"])
     whole = hashlib.sha256(records.tobytes())
-    for key in sorted(log):
+    for key in sorted(key for key in log if key[0] <= num_steps):
         whole.update(log[key])
     return whole.hexdigest()[:16]
 

@@ -4,6 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import puffer_vector
+
 BACKENDS = [
     {"backend": "threads", "num_workers": 1},
     {"backend": "threads", "num_workers": 2},
@@ -72,3 +74,13 @@ def test_other_seeds_and_no_seed_give_other_worlds(envs, digest_of):
 
     assert digest_of(envs.Walk, num_envs=4, seed=2) != first
     assert digest_of(envs.Walk, num_envs=4, seed=None) != digest_of(envs.Walk, num_envs=4, seed=None)
+
+
+def test_a_vector_env_of_vector_envs_equals_a_flat_one(envs, digest_of):
+    def inner(buf=None, seed=None):
+        return puffer_vector.make(envs.Walk, num_envs=2, seed=seed, agents=2, backend="threads", num_workers=2)
+
+    expected = digest_of(envs.Walk, num_envs=4, agents=2)
+
+    assert digest_of(inner, num_envs=2) == expected
+    assert digest_of(inner, num_envs=2, backend="processes", num_workers=2) == expected

@@ -2,6 +2,7 @@
 
 from importlib.metadata import version as _version
 
+from puffer_vector.adapters import DictView, as_dicts, as_gymnasium, as_sb3
 from puffer_vector.base import VectorEnv
 from puffer_vector.cpus import available_cpus
 from puffer_vector.errors import ClosedError, WorkerError
@@ -11,4 +12,16 @@ from puffer_vector.serial import Serial
 
 __version__ = _version("puffer-vector")
 
-__all__ = ["ClosedError", "Multiprocessing", "Serial", "VectorEnv", "WorkerError", "available_cpus", "make"]
+__all__ = [
+    "ClosedError",
+    "DictView",
+    "Multiprocessing",
+    "Serial",
+    "VectorEnv",
+    "WorkerError",
+    "as_dicts",
+    "as_gymnasium",
+    "as_sb3",
+    "available_cpus",
+    "make",
+]

@@ -15,6 +15,7 @@ import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -279,6 +280,20 @@ class ParallelVector(StateMixin, VectorEnv):
             raise ValueError(f"world must be in [{first}, {first + self.num_envs}); got {world}.")
         slot, inside = divmod(index, self._plan.worlds_per_slot)
         return self._call([slot], "render", [(inside,)])[0]
+
+    def renumber(self, first_world: int) -> None:
+        """Count the worlds from another number; it takes effect at the next seeded reset."""
+        self.drain()
+        self._plan = replace(self._plan, first_world=first_world)
+        firsts = [(self._plan.binding(slot).first_world,) for slot in range(len(self._slots))]
+        self._call_all("renumber", firsts)
+        for batch in self._batches.values():
+            batch.renumber(self._plan)
+
+    @property
+    def batch_rows(self) -> Buffers:
+        """All arrays of the batch just returned."""
+        return self._batch.rows
 
     def close(self) -> None:  # noqa: D102
         if self._is_closed:

@@ -119,10 +119,8 @@ class Batch:
         self.last_row = self.first_row + len(self.slots) * size
         self.is_view = self.slots[-1] - self.slots[0] + 1 == len(self.slots)
         self.agent_ids = np.concatenate([np.arange(slot * size, (slot + 1) * size) for slot in self.slots])
-        worlds = plan.worlds_per_slot
-        numbers = [np.arange(slot * worlds, (slot + 1) * worlds) for slot in self.slots]
-        self.world_ids = plan.first_world + np.concatenate(numbers)
-        self.agent_ids.flags.writeable = self.world_ids.flags.writeable = False
+        self.agent_ids.flags.writeable = False
+        self.renumber(plan)
         self._all, self._all_invalid = buffers, invalid
         self.rows: Buffers
         if self.is_view:
@@ -136,6 +134,13 @@ class Batch:
             }
             self.rows = Buffers(**copies)
             self.invalid = np.empty(len(self.agent_ids), np.bool_)
+
+    def renumber(self, plan: RowPlan) -> None:
+        """Number the worlds as a plan says."""
+        worlds = plan.worlds_per_slot
+        numbers = [np.arange(slot * worlds, (slot + 1) * worlds) for slot in self.slots]
+        self.world_ids = plan.first_world + np.concatenate(numbers)
+        self.world_ids.flags.writeable = False
 
     def gather(self) -> None:
         """Copy the slots' rows together."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -258,6 +258,10 @@ class Worker:
     def capsules(self) -> list[Any]:
         """Return the step capsules of the objects; None where an object has none."""
         return [env.step_capsule() for env in self.envs]
+
+    def renumber(self, first_world: int) -> None:
+        """Count the slot's worlds from another number."""
+        self._binding = replace(self._bound, first_world=first_world)
 
     def set_parameters(self, parameters: dict[str, Any]) -> None:
         """Pass parameters to every object."""
