@@ -142,11 +142,11 @@ def sanitize(session: nox.Session) -> None:
 def wheels(session: nox.Session) -> None:
     """Build every sdist and wheel; install both kinds outside the repository and step an environment."""
     session.install("-q", "hatch")
-    dist = Path(session.create_tmp()) / "dist"
+    dist = Path(session.create_tmp()).resolve() / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     for package in PACKAGES:
         with session.chdir(f"packages/{package}"):
-            session.run("hatch", "build", "--clean", str(dist))
+            session.run("hatch", "build", str(dist))
     for pattern in ("*.whl", "*.tar.gz"):
         files = sorted(str(path) for path in dist.glob(pattern))
         if len(files) != len(PACKAGES):

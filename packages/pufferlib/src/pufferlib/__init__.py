@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from puffer_spaces import PufferEnv, check_env, register
 from puffer_vector import Multiprocessing, Serial, VectorEnv, WorkerError
-
 from pufferlib.environment import emulate, make
 
 if TYPE_CHECKING:
