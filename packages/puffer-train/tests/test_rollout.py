@@ -107,7 +107,13 @@ class Counter(nn.Module):
 
 
 def make_trainer(env=Clock, policy=None, vec=None, vec_options=None, **fields):
-    given = {"horizon": 4, "normalize_observations": False, "normalize_returns": False, "learning_rate": 0.0}
+    given = {
+        "update_epochs": 1.0,
+        "horizon": 4,
+        "normalize_observations": False,
+        "normalize_returns": False,
+        "learning_rate": 0.0,
+    }
     vec = vec or puffer_vector.make(env, seed=0, **{"num_envs": 2, **(vec_options or {})})
     return PuffeRL(vec, policy or Reader(), **{**given, **fields})
 

@@ -92,7 +92,7 @@ def small_policy(vec, memory=False, seed=0, dropout=0.0):
 
 def make_trainer(memory=False, env=Cells, vec_options=None, policy=None, **fields):
     vec = puffer_vector.make(env, seed=1, **{"num_envs": 8, **(vec_options or {})})
-    given = {"horizon": 8, "learning_rate": 3e-3, "total_timesteps": 10_000, "seed": 5}
+    given = {"update_epochs": 1.0, "horizon": 8, "learning_rate": 3e-3, "total_timesteps": 10_000, "seed": 5}
     return PuffeRL(vec, policy(vec) if policy else small_policy(vec, memory), **{**given, **fields})
 
 

@@ -66,7 +66,7 @@ class TrainConfig:
     """Agent steps per gradient step: a multiple of horizon that divides batch_size. None: a quarter of the batch."""
     microbatch_size: int | None = None
     """Agent steps that pass the network at once; saves memory, changes no result. None: a whole minibatch."""
-    update_epochs: float = 1.0
+    update_epochs: float = 4.0
     """Passes over the batch per update, a replay ratio: 0.5 uses half of the segments, 2.5 two and a half times all."""
     minibatch_unit: Literal["segment", "transition"] = "segment"
     """What is shuffled: whole segments (needed for memory) or single transitions."""
