@@ -116,7 +116,7 @@ class TrainConfig:
     """Bound of the value's distance from that of the rollout. None: no bound."""
     ent_coef: float = 0.01
     """Weight of the entropy at the start."""
-    ent_coef_final: float | None = 0.001
+    ent_coef_final: float | None = None
     """Weight of the entropy at the end of the run, reached linearly. None: constant."""
     target_kl: float | None = None
     """Stop the passes of an update before a step from a policy that is farther than this. None: never."""
