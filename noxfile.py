@@ -30,6 +30,7 @@ PACKAGES = [
 NEED_TORCH = {"puffer-policies", "puffer-train", "pufferlib"}
 COMPILED = ["puffer-vector", "puffer-ocean", "puffer-train"]
 TEST_TOOLS = ["pytest", "pytest-timeout", "hypothesis"]
+BUILD_TOOLS = ["hatchling", "Cython", "setuptools"]  # the tests of the build hook build outside isolation
 LINT_TOOLS = ["ruff", "mypy", "import-linter"]
 CONSTRAINTS = ["-c", str(ROOT / "constraints.txt")]
 
@@ -93,7 +94,7 @@ def pytest(session: nox.Session, *arguments: str, **env: str) -> None:
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def tests(session: nox.Session, package: str) -> None:
     """Test one package with nothing installed but itself and its own dependencies."""
-    install(session, local_closure(package), *TEST_TOOLS)
+    install(session, local_closure(package), *TEST_TOOLS, *(BUILD_TOOLS if package in COMPILED else []))
     pytest(session, f"packages/{package}")
 
 
