@@ -3,9 +3,11 @@
 from importlib.metadata import version as _version
 
 from puffer_vector.adapters import DictView, as_dicts, as_gymnasium, as_sb3
+from puffer_vector.autotune import Trial, autotune, measure
 from puffer_vector.base import VectorEnv
 from puffer_vector.cpus import available_cpus
 from puffer_vector.errors import ClosedError, WorkerError
+from puffer_vector.flight import replay
 from puffer_vector.make import make
 from puffer_vector.processes import Multiprocessing
 from puffer_vector.serial import Serial
@@ -17,11 +19,15 @@ __all__ = [
     "DictView",
     "Multiprocessing",
     "Serial",
+    "Trial",
     "VectorEnv",
     "WorkerError",
     "as_dicts",
     "as_gymnasium",
     "as_sb3",
+    "autotune",
     "available_cpus",
     "make",
+    "measure",
+    "replay",
 ]

@@ -108,7 +108,7 @@ class OneSlotSteps(LocalVector):
         bound = super()._bind(report)
         if len(self._workers) == 1:
             self._only_worker = self._workers[0]
-        self._is_plain = self._only_worker is not None and not self._settings.copy
+        self._is_plain = self._only_worker is not None and not self._settings.copy and not self._settings.flight_record
         return bound
 
     def step(self, actions: Any) -> StepResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -51,6 +52,7 @@ def make(
     timeout_s: float | None = None,
     restart_failed: bool = False,
     copy: bool = False,
+    flight_record: str | os.PathLike[str] | None = None,
     context: Literal["forkserver", "spawn", "fork"] | None = None,
     joint_spaces: bool = True,
     first_world: int = 0,
@@ -81,6 +83,7 @@ def make(
         restart_failed: Whether an env that fails is replaced by a new one. Its rows get truncation True and are
             marked in `vec.invalid`.
         copy: Whether `recv` and `step` return arrays of the caller's own.
+        flight_record: Folder in which the last actions of each env are kept, for `replay` after a failure.
         context: How processes start. By default a fork server where there is one, else spawn.
         joint_spaces: Whether `observation_space` and `action_space` are those of a batch; else they are one agent's.
         first_world: Number of the first world, where several vector envs share one numbering.
@@ -136,6 +139,7 @@ def make(
         joint_spaces=joint_spaces,
         context=context,
         cpus=cpus,
+        flight_record=flight_record,
     )
     return open_backend(settings)
 

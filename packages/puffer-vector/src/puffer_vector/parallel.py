@@ -25,6 +25,7 @@ from puffer_spaces import Buffers, joint_space, world_seed
 from puffer_vector.actions import ActionWriter
 from puffer_vector.base import Array, Flags, RecvResult, VectorEnv
 from puffer_vector.errors import ClosedError, WorkerError
+from puffer_vector.flight import FlightRecorder
 from puffer_vector.records import Records, merged
 from puffer_vector.reports import EnvReport
 from puffer_vector.rows import Batch, RowPlan
@@ -53,6 +54,7 @@ class ParallelVector(StateMixin, VectorEnv):
         self._running: list[int] = []
         self._num_steps = [0] * settings.plan.num_slots  # of each slot since its last seeded reset
         self._started_at = [0.0] * settings.plan.num_slots
+        self._flight: FlightRecorder | None = None
         self._slots = np.arange(settings.plan.num_slots, dtype=np.int32)
         try:
             self._open()
@@ -78,6 +80,11 @@ class ParallelVector(StateMixin, VectorEnv):
         self._batches: dict[tuple[int, ...], Batch] = {}
         self._groups = [self._batch_of(group) for group in groups]
         self._batch = self._groups[0]
+        if settings.flight_record is not None:
+            slots = range(plan.num_slots)
+            specs = [settings.slot_spec(slot) for slot in slots]
+            bindings = [self._plan.binding(slot) for slot in slots]
+            self._flight = FlightRecorder(settings.flight_record, specs, bindings, report, self._buffers.actions)
 
     def _describe(self, report: EnvReport) -> None:
         plan, settings = self._plan, self._settings
@@ -152,6 +159,8 @@ class ParallelVector(StateMixin, VectorEnv):
         if seed is not None:
             self._seed = seed
             self._num_steps = [0] * len(self._slots)
+        if self._flight is not None:
+            self._flight.reset(seed, options)
         self._started(range(len(self._slots)))
         self._begin(range(len(self._slots)), ("reset", (seed, options)))
         self._queue = deque(self._groups)
@@ -170,10 +179,21 @@ class ParallelVector(StateMixin, VectorEnv):
         self._queue.append(batch)
         self._running.extend(batch.slots)
         self._phase = Phase.RECV
+        if self._flight is not None:
+            self._record_flight(self._flight, batch.slots)
         for slot in batch.slots:
             self._num_steps[slot] += 1
         self._started(batch.slots)
         self._begin(batch.slots, None)
+
+    def _record_flight(self, flight: FlightRecorder, slots: Sequence[int]) -> None:
+        for slot in slots:
+            if self.has_state and flight.needs_state(slot):
+                ((states, num_steps),) = self._call([slot], "get_state", [()])
+                first = self._plan.binding(slot).first_row
+                flight.note_state(slot, states, num_steps, self._buffers[first : first + self._plan.rows_per_slot])
+                self._num_steps[slot] = num_steps
+            flight.note_actions(slot, self._num_steps[slot] + 1)
 
     def recv(self) -> RecvResult:  # noqa: D102
         if self._phase is not Phase.RECV:
@@ -187,6 +207,8 @@ class ParallelVector(StateMixin, VectorEnv):
         for outcome in outcomes:
             if outcome.infos:
                 infos += outcome.infos
+                if self._flight is not None and any("restarted" in info for info in outcome.infos):
+                    self._flight.forget_start()
             if len(outcome.records):
                 self._records.append(outcome.records)
         self._batch = batch
@@ -271,6 +293,8 @@ class ParallelVector(StateMixin, VectorEnv):
     def set_parameters(self, **parameters: Any) -> None:  # noqa: D102
         self.drain()
         self._call_all("set_parameters", [(parameters,)] * len(self._slots))
+        if self._flight is not None:
+            self._flight.forget_start()
 
     def render(self, world: int = 0) -> Any:  # noqa: D102
         self.drain()
@@ -300,7 +324,11 @@ class ParallelVector(StateMixin, VectorEnv):
             return
         self._is_closed = True
         self._phase = Phase.FRESH
-        self._shut()
+        try:
+            self._shut()
+        finally:
+            if self._flight is not None and self._failure is None:
+                self._flight.discard()
 
     @property
     def is_closed(self) -> bool:  # noqa: D102
@@ -344,6 +372,8 @@ class ParallelVector(StateMixin, VectorEnv):
     def _give_up(self, error: WorkerError) -> NoReturn:
         """Close after a failure, and say so to whoever calls later."""
         self._failure = error
+        if self._flight is not None:
+            error.flight_record = self._flight.keep(error.worker_index, error.reason)
         self.close()
         raise error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -28,6 +29,7 @@ class Settings:
         joint_spaces: Whether `observation_space` and `action_space` are those of a batch.
         context: How processes are started: "fork", "forkserver", "spawn" or None.
         cpus: CPUs this process may use.
+        flight_record: Folder for records of the last actions, or None.
     """
 
     plan: Plan
@@ -40,6 +42,7 @@ class Settings:
     joint_spaces: bool = True
     context: str | None = None
     cpus: int = 1
+    flight_record: str | os.PathLike[str] | None = None
 
     @property
     def is_batched(self) -> bool:

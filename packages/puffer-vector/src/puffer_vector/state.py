@@ -73,6 +73,8 @@ class StateMixin:
             for slot, infos in header["infos"].items()
         }
         self._records = [arrays["records"].astype(dtype)]
+        if self._flight is not None:
+            self._flight.forget_start()
         self._seed, self._phase = seed, Phase[header["phase"]]
         self._num_steps = list(header["num_steps"])
         self._running = list(header["running"])
