@@ -63,8 +63,8 @@ def test_space_without_layout_is_enough():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"recurrent": "rnn"}, "recurrent must be None or one of lstm, gru, mingru; got 'rnn'"),
-        ({"cnn": "vgg"}, "cnn must be one of nature"),
+        ({"recurrent": "rnn"}, "recurrent must be None or one of lstm, gru, mingru, attention; got 'rnn'"),
+        ({"cnn": "vgg"}, "cnn must be one of nature, impala"),
         ({"activation": "step"}, "activation must be one of"),
         ({"action_distribution": "cauchy"}, "distribution must be one of"),
     ],

@@ -5,25 +5,35 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puffer_policies import GRU, LSTM, MinGRU
+from puffer_policies import GRU, LSTM, AttentionMemory, MinGRU
 from puffer_policies.memory import _run_layer
 from puffer_policies.scans import GRUScan, LinearScan, LSTMScan, _doubling, recurrence
+from puffer_policies.states import zero_where
 
-MEMORIES = [LSTM, GRU, MinGRU]
+
+class ShortAttention(AttentionMemory):
+    """A window shorter than the segments of the tests."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size, window=4, num_heads=2)
+
+
+MEMORIES = [LSTM, GRU, MinGRU, ShortAttention]
 
 
 def step_by_step(memory, x, state, resets):
     """Run a memory as a rollout does: the state is zeroed before a step, then one step is taken."""
     outputs = []
     for t in range(x.shape[1]):
-        state = tuple(torch.where(resets[:, t, None], 0.0, part) for part in state)
+        state = zero_where(state, resets[:, t])
         output, state = memory.step(x[:, t], state)
         outputs.append(output)
     return torch.stack(outputs, 1), state
 
 
 def random_state(memory, rows):
-    return tuple(torch.randn_like(part) for part in memory.initial_state(rows))
+    """Return the state after some steps."""
+    return memory.sequence(torch.randn(rows, 3, 5), memory.initial_state(rows))[1]
 
 
 @pytest.mark.parametrize("kind", MEMORIES)
@@ -31,7 +41,7 @@ def random_state(memory, rows):
 @settings(max_examples=12, deadline=None)
 def test_sequence_with_resets_anywhere_equals_the_rollout(kind, seed, rate):
     torch.manual_seed(seed)
-    memory = kind(5, 6)
+    memory = kind(5, 8)
     x, state, resets = torch.randn(4, 9, 5), random_state(memory, 4), torch.rand(4, 9) < rate
 
     outputs, after = memory.sequence(x, state, resets)
@@ -45,17 +55,18 @@ def test_sequence_with_resets_anywhere_equals_the_rollout(kind, seed, rate):
 @pytest.mark.parametrize("kind", MEMORIES)
 @pytest.mark.parametrize("rate", [0.0, 0.2])
 def test_gradients_of_the_sequence_equal_those_of_the_rollout(kind, rate):
-    memory = kind(5, 6)
+    memory = kind(5, 8)
     x = torch.randn(4, 9, 5, requires_grad=True)
-    state = tuple(part.requires_grad_() for part in random_state(memory, 4))
+    state = tuple(part.detach().requires_grad_() for part in random_state(memory, 4))
     resets = torch.rand(4, 9) < rate
     sources = [x, *state, *memory.parameters()]
-    weights = torch.randn(4, 9, 6)
-    final = torch.randn(4, 6)
+    weights = torch.randn(4, 9, 8)
+    finals = [torch.randn_like(part) for part in state]
 
     def gradients(run):
         outputs, after = run(x, state, resets)
-        return torch.autograd.grad((outputs * weights).sum() + sum((part * final).sum() for part in after), sources)
+        loss = (outputs * weights).sum() + sum((part * final).sum() for part, final in zip(after, finals, strict=True))
+        return torch.autograd.grad(loss, sources, allow_unused=True, materialize_grads=True)
 
     got = gradients(memory.sequence)
 
@@ -65,10 +76,10 @@ def test_gradients_of_the_sequence_equal_those_of_the_rollout(kind, rate):
 
 @pytest.mark.parametrize(("kind", "layer"), [(LSTM, torch.nn.LSTM), (GRU, torch.nn.GRU)])
 def test_sequence_and_step_equal_the_layer_of_torch(kind, layer):
-    memory = kind(5, 6)
+    memory = kind(5, 8)
     torch.nn.init.normal_(memory.bias_hh_l0)
     torch.nn.init.normal_(memory.bias_ih_l0)
-    theirs = layer(5, 6, batch_first=True)
+    theirs = layer(5, 8, batch_first=True)
     theirs.load_state_dict(memory.state_dict())
     x = torch.randn(4, 7, 5)
     expected = theirs(x)[0]
@@ -82,7 +93,7 @@ def test_sequence_and_step_equal_the_layer_of_torch(kind, layer):
 @pytest.mark.parametrize("kind", [LSTM, GRU])
 @pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
 def test_packed_pieces_equal_the_rollout(kind, rate):
-    memory = kind(5, 6)
+    memory = kind(5, 8)
     x, state, resets = torch.randn(4, 9, 5), random_state(memory, 4), torch.rand(4, 9) < rate
 
     outputs, after = _run_layer(memory, x, state, resets)
@@ -117,7 +128,7 @@ def test_doubling_equals_the_loop(horizon):
 
 @pytest.mark.parametrize("kind", MEMORIES)
 def test_rows_do_not_see_each_other(kind):
-    memory = kind(5, 6)
+    memory = kind(5, 8)
     x, resets = torch.randn(3, 8, 5), torch.rand(3, 8) < 0.3
     changed = x.clone()
     changed[0] = torch.randn(8, 5)
@@ -131,7 +142,7 @@ def test_rows_do_not_see_each_other(kind):
 
 @pytest.mark.parametrize("kind", MEMORIES)
 def test_a_reset_forgets_everything_before_it(kind):
-    memory = kind(5, 6)
+    memory = kind(5, 8)
     x = torch.randn(2, 8, 5)
     resets = torch.zeros(2, 8, dtype=torch.bool)
     resets[:, 4] = True
@@ -144,7 +155,7 @@ def test_a_reset_forgets_everything_before_it(kind):
 
 @pytest.mark.parametrize("kind", MEMORIES)
 def test_memories_copy_and_keep_only_their_parameters(kind):
-    memory = kind(5, 6)
+    memory = kind(5, 8)
     twin = copy.deepcopy(memory)
     x = torch.randn(2, 3, 5)
 
@@ -163,3 +174,29 @@ def test_sequence_runs_under_bf16_autocast(kind):
 
     expected = memory.sequence(x, memory.initial_state(4), resets)[0]
     torch.testing.assert_close(outputs.float(), expected, atol=0.05, rtol=0.05)
+
+
+def test_attention_sees_its_window_and_no_further():
+    memory = ShortAttention(5, 8)
+    x = torch.randn(1, 9, 5)
+    outputs = memory.sequence(x, memory.initial_state(1))[0]
+
+    for changed in range(9):
+        other = x.clone()
+        other[0, changed] += 1.0
+        differs = (memory.sequence(other, memory.initial_state(1))[0] - outputs).abs().amax(-1)[0] > 1e-6
+        assert differs.tolist() == [changed <= t < changed + 4 for t in range(9)]
+
+
+def test_attention_does_not_depend_on_the_step_count():
+    memory = ShortAttention(5, 8)
+    x = torch.randn(2, 12, 5)
+
+    whole = memory.sequence(x, memory.initial_state(2))[0]
+
+    torch.testing.assert_close(memory.sequence(x[:, 5:], memory.initial_state(2))[0][:, 3:], whole[:, 8:])
+
+
+def test_attention_refuses_sizes_that_do_not_divide():
+    with pytest.raises(ValueError, match="hidden_size must be a multiple of 2 \\* num_heads"):
+        AttentionMemory(5, 12, num_heads=4)

@@ -8,6 +8,7 @@ import torch
 from gymnasium import spaces
 
 from puffer_policies import TrainablePolicy, adapt_policy, default_policy
+from puffer_policies.states import zero_where
 
 OBSERVATIONS = {
     "box": spaces.Box(-1, 1, (5,)),
@@ -32,7 +33,16 @@ ACTIONS = {
     "box": spaces.Box(-2, 2, (3,)),
     "mixed": spaces.Dict(pick=spaces.Discrete(3, start=1), move=spaces.Box(-1, 1, (2,))),
 }
-MEMORIES = [None, "lstm", "gru", "mingru"]
+MEMORIES = [None, "lstm", "gru", "mingru", "attention"]
+OPTIONS = [
+    ("image", "discrete", {"cnn": "impala"}),
+    ("box", "discrete", {"residual": True, "num_layers": 3}),
+    ("nested", "discrete", {"residual": True, "cnn": "impala", "layer_norm": True}),
+    ("box", "multidiscrete", {"autoregressive": True}),
+    ("box", "box", {"state_dependent_std": True}),
+    ("box", "box", {"action_distribution": "tanh_normal"}),
+    ("box", "mixed", {"action_distribution": "beta"}),
+]
 PAIRS = [(name, "discrete") for name in OBSERVATIONS] + [("box", name) for name in ACTIONS] + [("nested", "mixed")]
 
 
@@ -41,7 +51,7 @@ def rollout(policy, observations, resets):
     state = policy.initial_state(len(observations))
     parameters, values = [], []
     for t in range(observations.shape[1]):
-        state = tuple(torch.where(resets[:, t, None], 0.0, part) for part in state)
+        state = zero_where(state, resets[:, t])
         output, value, state = policy.forward_eval(observations[:, t], state)
         parameters.append(output)
         values.append(value)
@@ -51,8 +61,18 @@ def rollout(policy, observations, resets):
 @pytest.mark.parametrize("recurrent", MEMORIES)
 @pytest.mark.parametrize(("observation", "action"), PAIRS)
 def test_policy_on_space(observation, action, recurrent, make_env, sample_rows, tmp_path):
+    check_policy(make_env(OBSERVATIONS[observation], ACTIONS[action]), sample_rows, tmp_path, recurrent=recurrent)
+
+
+@pytest.mark.parametrize("recurrent", [None, "gru"])
+@pytest.mark.parametrize(("observation", "action", "options"), OPTIONS)
+def test_policy_with_options(observation, action, options, recurrent, make_env, sample_rows, tmp_path):
     env = make_env(OBSERVATIONS[observation], ACTIONS[action])
-    policy = default_policy(env, hidden_size=16, recurrent=recurrent)
+    check_policy(env, sample_rows, tmp_path, recurrent=recurrent, **options)
+
+
+def check_policy(env, sample_rows, tmp_path, **options):
+    policy = default_policy(env, hidden_size=16, **options)
     rows = sample_rows(env.observation_layout, 3 * 4)
     observations = rows.reshape(3, 4, *rows.shape[1:])
     resets = torch.rand(3, 4) < 0.3
@@ -61,7 +81,7 @@ def test_policy_on_space(observation, action, recurrent, make_env, sample_rows, 
     parameters, values = policy.forward_sequence(observations, policy.initial_state(3), resets)
     head = policy.action_head
     assert isinstance(policy, TrainablePolicy)
-    assert policy.is_recurrent is (recurrent is not None)
+    assert policy.is_recurrent is (options["recurrent"] is not None)
     assert parameters.shape == (12, head.num_parameters)
     assert values.shape == (3, 4)
     assert values.dtype == torch.float32
@@ -78,7 +98,7 @@ def test_policy_on_space(observation, action, recurrent, make_env, sample_rows, 
 
     # A saved policy gives the same outputs, loaded with weights only.
     torch.save(policy.state_dict(), tmp_path / "policy.pt")
-    twin = default_policy(env, hidden_size=16, recurrent=recurrent)
+    twin = default_policy(env, hidden_size=16, **options)
     twin.load_state_dict(torch.load(tmp_path / "policy.pt", weights_only=True))
     after = policy.forward_sequence(observations, policy.initial_state(3), resets)
     for left, right in zip(twin.forward_sequence(observations, twin.initial_state(3), resets), after, strict=True):

@@ -118,6 +118,11 @@ def test_encoder_without_state_argument_is_called_without():
     assert policy.forward_eval(torch.randn(3, 5))[0].shape == (3, 3)
 
 
+def test_policy_without_head_is_refused():
+    with pytest.raises(TypeError, match="action_head must be given for a policy that has none; got Halves"):
+        RecurrentPolicy(Halves(), GRU(8, 6))
+
+
 def test_policy_without_halves_is_refused():
     with pytest.raises(TypeError, match=r"Linear has no encode_observations\. Split its forward into the two"):
         RecurrentPolicy(nn.Linear(5, 3), GRU(3, 3))

@@ -2,9 +2,11 @@
 
 from importlib.metadata import version as _version
 
-from puffer_policies.default import DefaultPolicy, default_policy, env_spaces
+from puffer_policies.attention import AttentionMemory
+from puffer_policies.default import CNNS, MEMORIES, DefaultPolicy, default_policy, env_spaces
 from puffer_policies.distributions import (
     ActionHead,
+    AutoregressiveHead,
     BernoulliHead,
     BetaHead,
     CategoricalHead,
@@ -15,6 +17,7 @@ from puffer_policies.distributions import (
     make_action_head,
 )
 from puffer_policies.encoders import MLP, MultiInput, NatureCNN, make_encoder
+from puffer_policies.independent import IndependentPolicies
 from puffer_policies.initialization import layer_init
 from puffer_policies.linear import Linear
 from puffer_policies.memory import GRU, LSTM, Memory, MinGRU
@@ -22,20 +25,27 @@ from puffer_policies.observations import unflatten_observations
 from puffer_policies.policies import Policy, TrainablePolicy
 from puffer_policies.protocol import AdaptedPolicy, adapt_policy
 from puffer_policies.recurrent import LSTMWrapper, RecurrentPolicy
+from puffer_policies.residual import ImpalaCNN, ResidualBlock, ResidualMLP
 
 __version__ = _version("puffer-policies")
 
 __all__ = [
+    "CNNS",
     "GRU",
     "LSTM",
+    "MEMORIES",
     "MLP",
     "ActionHead",
     "AdaptedPolicy",
+    "AttentionMemory",
+    "AutoregressiveHead",
     "BernoulliHead",
     "BetaHead",
     "CategoricalHead",
     "CompositeHead",
     "DefaultPolicy",
+    "ImpalaCNN",
+    "IndependentPolicies",
     "LSTMWrapper",
     "Linear",
     "Memory",
@@ -46,6 +56,8 @@ __all__ = [
     "NormalHead",
     "Policy",
     "RecurrentPolicy",
+    "ResidualBlock",
+    "ResidualMLP",
     "TanhNormalHead",
     "TrainablePolicy",
     "adapt_policy",

@@ -8,17 +8,24 @@ from typing import Any
 from gymnasium import spaces
 from torch import nn
 
+from puffer_policies.attention import AttentionMemory
 from puffer_policies.distributions import make_action_head
-from puffer_policies.encoders import NatureCNN, make_encoder
+from puffer_policies.encoders import MLP, NatureCNN, make_encoder
 from puffer_policies.memory import GRU, LSTM, Memory, MinGRU
 from puffer_policies.policies import Policy
 from puffer_policies.recurrent import RecurrentPolicy
+from puffer_policies.residual import ImpalaCNN, ResidualMLP
 from puffer_spaces import Layout
 
-MEMORIES: dict[str, Callable[[int, int], Memory]] = {"lstm": LSTM, "gru": GRU, "mingru": MinGRU}
+MEMORIES: dict[str, Callable[[int, int], Memory]] = {
+    "lstm": LSTM,
+    "gru": GRU,
+    "mingru": MinGRU,
+    "attention": AttentionMemory,
+}
 """Memories by the name that `default_policy` takes."""
 
-CNNS: dict[str, Callable[..., nn.Module]] = {"nature": NatureCNN}
+CNNS: dict[str, Callable[..., nn.Module]] = {"nature": NatureCNN, "impala": ImpalaCNN}
 """CNNs by the name that `default_policy` takes."""
 
 
@@ -52,9 +59,11 @@ class DefaultPolicy(Policy):
         num_layers: Layers of the MLP.
         activation: "gelu", "relu", "tanh", "silu" or "elu", in the MLP.
         layer_norm: Whether the MLP's layers are normalised.
-        cnn: Encoder of images: "nature".
+        cnn: Encoder of images: "nature" or "impala".
+        residual: Whether the MLP's layers after the first are residual blocks.
         action_distribution: Distribution of Box actions: "normal", "tanh_normal" or "beta".
         state_dependent_std: Whether deviations of Box actions are computed from observations.
+        autoregressive: Whether elements of a MultiDiscrete action depend on those before them.
     """
 
     def __init__(
@@ -65,15 +74,22 @@ class DefaultPolicy(Policy):
         activation: str = "gelu",
         layer_norm: bool = False,
         cnn: str = "nature",
+        residual: bool = False,
         action_distribution: str = "normal",
         state_dependent_std: bool = False,
+        autoregressive: bool = False,
     ) -> None:
         _, action_space, observation_layout, action_layout = env_spaces(env)
         if cnn not in CNNS:
             raise ValueError(f"cnn must be one of {', '.join(CNNS)}; got {cnn!r}.")
-        encoder = make_encoder(observation_layout, hidden_size, num_layers, activation, layer_norm, CNNS[cnn])
+        make_mlp = ResidualMLP if residual else MLP
+        encoder = make_encoder(observation_layout, hidden_size, num_layers, activation, layer_norm, CNNS[cnn], make_mlp)
         head = make_action_head(
-            action_space, action_layout, distribution=action_distribution, state_dependent_std=state_dependent_std
+            action_space,
+            action_layout,
+            distribution=action_distribution,
+            state_dependent_std=state_dependent_std,
+            autoregressive=autoregressive,
         )
         super().__init__(encoder, head, hidden_size)
 
@@ -84,7 +100,7 @@ def default_policy(env: Any, hidden_size: int = 128, recurrent: str | None = Non
     Args:
         env: A PufferEnv, a vector env, or anything with single-agent spaces.
         hidden_size: Features, and the size of the memory.
-        recurrent: None, "lstm", "gru" or "mingru".
+        recurrent: None, "lstm", "gru", "mingru" or "attention".
         **options: Those of `DefaultPolicy`.
 
     Returns:

@@ -75,7 +75,7 @@ class CategoricalHead(ActionHead):
 
     def _sample(self, parameters: Tensor, noise: Tensor, action_mask: Tensor | None) -> Tensor:
         parts = [
-            _invert_cdf(_masked(logits, mask), run_noise.reshape(-1)).view(run_noise.shape)
+            invert_cdf(masked(logits, mask), run_noise.reshape(-1)).view(run_noise.shape)
             for logits, mask, run_noise in zip(
                 self._split(parameters), self._split_mask(action_mask), self._split_elements(noise), strict=True
             )
@@ -85,7 +85,7 @@ class CategoricalHead(ActionHead):
     def _mode(self, parameters: Tensor, action_mask: Tensor | None) -> Tensor:
         rows = parameters.shape[0]
         parts = [
-            _masked(logits, mask).argmax(-1).view(rows, -1)
+            masked(logits, mask).argmax(-1).view(rows, -1)
             for logits, mask in zip(self._split(parameters), self._split_mask(action_mask), strict=True)
         ]
         return self._to_actions(torch.cat(parts, 1))
@@ -121,13 +121,17 @@ class CategoricalHead(ActionHead):
     def _split_mask(self, action_mask: Tensor | None) -> list[Tensor | None]:
         if action_mask is None:
             return [None] * len(self.runs)
+        self.check_mask(action_mask)
+        columns = self._columns(action_mask.bool())
+        return [part.reshape(-1, n) for part, (n, _) in zip(columns, self.runs, strict=True)]
+
+    def check_mask(self, action_mask: Tensor) -> None:
+        """Raise a ValueError if a mask has not one column per choice."""
         if action_mask.shape[-1] != self.num_choices:
             raise ValueError(
                 f"action_mask must be bool (rows, {self.num_choices}); got {tuple(action_mask.shape)}. "
                 "It has one column per choice of each discrete element."
             )
-        columns = self._columns(action_mask.bool())
-        return [part.reshape(-1, n) for part, (n, _) in zip(columns, self.runs, strict=True)]
 
     def _columns(self, joined: Tensor) -> tuple[Tensor, ...]:
         return cast(tuple[Tensor, ...], joined.split([n * count for n, count in self.runs], 1))
@@ -190,7 +194,7 @@ class CategoricalTerms(Function):
         Returns:
             Log-probabilities and entropies, float32 (rows,).
         """
-        log_probs = _masked(logits, mask).t().contiguous().log_softmax(0)
+        log_probs = masked(logits, mask).t().contiguous().log_softmax(0)
         probs = log_probs.exp()
         terms = probs * log_probs
         entropy = terms.sum(0).neg()
@@ -208,19 +212,22 @@ class CategoricalTerms(Function):
         return grad if mask is None else grad.masked_fill(~mask, 0.0), None, None
 
 
-def _terms(logits: Tensor, choices: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Compute `CategoricalTerms` of plain operations: a compiler fuses these and their gradients itself."""
-    log_probs = _masked(logits, mask).log_softmax(1)
+def categorical_terms(logits: Tensor, choices: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Compute `CategoricalTerms`, under a compiler of plain operations: it fuses these and their gradients itself."""
+    if not torch.compiler.is_compiling():
+        return cast(tuple[Tensor, Tensor], CategoricalTerms.apply(logits, choices, mask))
+    log_probs = masked(logits, mask).log_softmax(1)
     log_prob = log_probs.gather(1, choices.unsqueeze(1)).squeeze(1)
     return log_prob, -(log_probs.exp() * log_probs).sum(1)
 
 
-def _masked(logits: Tensor, mask: Tensor | None) -> Tensor:
+def masked(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """Give masked choices a logit whose exponential is exactly 0; mask is bool like logits, or None."""
     logits = logits.clamp_min(MASKED)
     return logits if mask is None else torch.where(mask, logits, MASKED)
 
 
-def _invert_cdf(logits: Tensor, noise: Tensor) -> Tensor:
+def invert_cdf(logits: Tensor, noise: Tensor) -> Tensor:
     """Return the first choice whose cumulated probability exceeds noise: int64 (rows,) from (rows, n) and (rows,)."""
     probs = logits.t().contiguous().softmax(0).t().contiguous()
     cumulated = probs.cumsum(1)
@@ -234,8 +241,7 @@ def _invert_cdf(logits: Tensor, noise: Tensor) -> Tensor:
 
 def _sum_elements(logits: Tensor, mask: Tensor | None, choices: Tensor) -> tuple[Tensor, Tensor]:
     """Sum over the elements of one run: choices (rows, elements)."""
-    terms = _terms if torch.compiler.is_compiling() else CategoricalTerms.apply
-    log_prob, entropy = terms(logits, choices.reshape(-1), mask)
+    log_prob, entropy = categorical_terms(logits, choices.reshape(-1), mask)
     if choices.shape[1] == 1:
         return log_prob, entropy
     return log_prob.view(choices.shape).sum(1), entropy.view(choices.shape).sum(1)

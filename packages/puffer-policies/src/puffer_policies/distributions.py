@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from puffer_policies.autoregressive import AutoregressiveHead
 from puffer_policies.continuous import BetaHead, BoxHead, NormalHead, TanhNormalHead
 from puffer_policies.discrete import BernoulliHead, CategoricalHead
 from puffer_policies.heads import ActionHead, NonFiniteParametersError
@@ -30,6 +31,7 @@ def make_action_head(
     distribution: str = "normal",
     rescale: bool = True,
     state_dependent_std: bool = False,
+    autoregressive: bool = False,
 ) -> ActionHead:
     """Build the head for an action space.
 
@@ -42,9 +44,11 @@ def make_action_head(
         distribution: "normal", "tanh_normal" or "beta", for Box leaves.
         rescale: Whether [-1, 1] of the distribution stands for the bounds of a bounded Box.
         state_dependent_std: Whether deviations are computed from observations instead of learned as constants.
+        autoregressive: Whether each element of a MultiDiscrete depends on those before it.
 
     Raises:
-        ValueError: The distribution is unknown or needs bounds that the Box does not have.
+        ValueError: The distribution is unknown or needs bounds that the Box does not have, or the space has no elements
+            that could depend on others.
         TypeError: The space is of another kind.
     """
     if distribution not in BOX_HEADS:
@@ -53,6 +57,8 @@ def make_action_head(
     if isinstance(action_space, spaces.Dict | spaces.Tuple):
         action_layout = ActionLayout(action_space)
         action_space = action_layout.row_space
+    if autoregressive:
+        return _autoregressive_head(action_space)
     if isinstance(action_space, spaces.Box) and action_layout is not None and action_layout.is_mixed:
         return CompositeHead(action_layout.leaves, action_layout.nbytes, distribution, options)
     return _leaf_head(action_space, distribution, options)
@@ -74,6 +80,15 @@ def _leaf_head(
         f"action_space must be Discrete, MultiDiscrete, MultiBinary, Box, or a Dict or Tuple of these; got {space}. "
         "Describe the action by these."
     )
+
+
+def _autoregressive_head(space: spaces.Space[Any]) -> ActionHead:
+    if not isinstance(space, spaces.MultiDiscrete) or space.nvec.size < 2:
+        raise ValueError(
+            f"an autoregressive head needs a MultiDiscrete of two or more elements; got {space}. "
+            "Use autoregressive=False."
+        )
+    return AutoregressiveHead(space.nvec.ravel().tolist(), space.start.ravel().tolist(), tuple(space.shape))
 
 
 def _box_head(space: spaces.Box, distribution: str, options: dict[str, Any]) -> ActionHead:
@@ -237,6 +252,7 @@ def _mask(action_mask: Tensor | None, part: _Part) -> Tensor | None:
 __all__ = [
     "BOX_HEADS",
     "ActionHead",
+    "AutoregressiveHead",
     "BernoulliHead",
     "BetaHead",
     "CategoricalHead",

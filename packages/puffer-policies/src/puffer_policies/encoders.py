@@ -226,6 +226,7 @@ class MultiInput(nn.Module):
         activation: Name in `ACTIVATIONS`.
         layer_norm: As in `MLP`.
         make_cnn: Builds the CNN of an image leaf from (shape, hidden_size, scale).
+        make_mlp: Builds the MLP behind the leaves, from the arguments of `MLP`.
     """
 
     def __init__(
@@ -236,13 +237,14 @@ class MultiInput(nn.Module):
         activation: str = "gelu",
         layer_norm: bool = False,
         make_cnn: Callable[..., nn.Module] = NatureCNN,
+        make_mlp: Callable[..., nn.Module] = MLP,
     ) -> None:
         super().__init__()
         self.hidden_size = hidden_size
         self.plans = [leaf_plan(leaf, layout) for leaf in layout.leaves]
         self.inputs = nn.ModuleList([_leaf_input(leaf, hidden_size, make_cnn) for leaf in layout.leaves])
         size = sum(int(getattr(part, "output_size", hidden_size)) for part in self.inputs)
-        self.mlp = MLP(size, hidden_size, num_layers, activation, layer_norm)
+        self.mlp = make_mlp(size, hidden_size, num_layers, activation, layer_norm)
 
     def forward(self, observations: Tensor) -> Tensor:
         """Map rows of the layout, (rows, ...), to (rows, hidden_size)."""
@@ -271,6 +273,7 @@ def make_encoder(
     activation: str = "gelu",
     layer_norm: bool = False,
     make_cnn: Callable[..., nn.Module] = NatureCNN,
+    make_mlp: Callable[..., nn.Module] = MLP,
 ) -> nn.Module:
     """Choose the encoder for a space: a CNN for an image, an MLP for another Box, else `MultiInput`.
 
@@ -281,10 +284,11 @@ def make_encoder(
         activation: Name in `ACTIVATIONS`.
         layer_norm: As in `MLP`.
         make_cnn: Builds a CNN from (shape, hidden_size, scale).
+        make_mlp: Builds an MLP from the arguments of `MLP`.
     """
     space = layout.space
     if is_image(space):
         return make_cnn(tuple(space.shape or ()), hidden_size, image_scale(space))
     if isinstance(space, spaces.Box):
-        return MLP(math.prod(space.shape), hidden_size, num_layers, activation, layer_norm)
-    return MultiInput(layout, hidden_size, num_layers, activation, layer_norm, make_cnn)
+        return make_mlp(math.prod(space.shape), hidden_size, num_layers, activation, layer_norm)
+    return MultiInput(layout, hidden_size, num_layers, activation, layer_norm, make_cnn, make_mlp)

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from puffer_policies.initialization import ACTOR_GAIN
+
 Tensor = torch.Tensor
 
 ONE_BELOW = 1.0 - 2.0**-24
@@ -40,14 +42,14 @@ class ActionHead(nn.Module):
     """A distribution over the actions of one space, given a tensor of parameters.
 
     Masks are bool (rows, num_choices), True where an action is allowed, with the choices of all discrete elements side
-    by side.
-    A masked choice has probability and gradient exactly zero. A row whose mask allows nothing for an element (an absent
-    agent's) has the uniform distribution over that element, with gradient zero.
+    by side. A masked choice has probability and gradient exactly zero. A row whose mask allows nothing for an element
+    (an absent agent's) has the uniform distribution over that element, with gradient zero.
 
     Attributes:
         num_parameters: Width of the parameter tensor.
         num_free: How many of them, the last ones, do not depend on the observation in our policies (log-deviations).
         num_noise: Uniform numbers that sampling takes per row.
+        parameter_gain: Gain of the layer that computes them in our policies.
         num_choices: Width of an action mask: the sum of the numbers of choices; 0 without discrete elements.
         action_shape: Shape of one action.
         action_dtype: Dtype of actions, that of the env's buffer.
@@ -57,6 +59,7 @@ class ActionHead(nn.Module):
     num_free: int = 0
     num_noise: int
     num_choices: int = 0
+    parameter_gain: float = ACTOR_GAIN
     action_shape: tuple[int, ...]
     action_dtype: torch.dtype
 

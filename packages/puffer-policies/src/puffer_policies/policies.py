@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from puffer_policies.heads import ActionHead
-from puffer_policies.initialization import ACTOR_GAIN, CRITIC_GAIN, layer_init
+from puffer_policies.initialization import CRITIC_GAIN, layer_init
 from puffer_policies.linear import Linear, linear
 
 Tensor = torch.Tensor
@@ -67,7 +67,7 @@ class Policy(nn.Module):
         self.encoder = encoder
         self.action_head = action_head
         self.num_computed = action_head.num_parameters - action_head.num_free
-        self.actor = layer_init(Linear(self.hidden_size, self.num_computed), std=ACTOR_GAIN)
+        self.actor = layer_init(Linear(self.hidden_size, self.num_computed), std=action_head.parameter_gain)
         self.critic = layer_init(Linear(self.hidden_size, 1), std=CRITIC_GAIN)
         self.log_std = nn.Parameter(torch.zeros(action_head.num_free)) if action_head.num_free else None
 

@@ -38,9 +38,15 @@ class RecurrentPolicy(nn.Module):
                     f"policy must have encode_observations and decode_actions to be wrapped; {type(policy).__name__} "
                     f"has no {name}. Split its forward into the two."
                 )
+        head = action_head if action_head is not None else getattr(policy, "action_head", None)
+        if not isinstance(head, ActionHead):
+            raise TypeError(
+                f"action_head must be given for a policy that has none; got {type(policy).__name__}. "
+                "Pass make_action_head(env.single_action_space, env.action_layout, rescale=False)."
+            )
         self.policy = policy
         self.memory = cast(nn.Module, memory)
-        self.action_head = action_head if action_head is not None else cast(ActionHead, policy.action_head)
+        self.action_head = head
         self.hidden_size = memory.hidden_size
         self._encode_takes_state = "state" in inspect.signature(policy.encode_observations).parameters  # type: ignore[arg-type]
 
