@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from puffer_train import cli
+import puffer_vector
+from puffer_train import PuffeRL, cli
 from puffer_train.checkpoint import CheckpointFolder, read_checkpoint, write_checkpoint
 
 SMALL = ["--vec.num-envs", "4", "--train.horizon", "8", "--run.dashboard", "none"]
@@ -159,3 +160,15 @@ def test_help_lists_the_options(capsys):
     for word in ("--checkpoint", "--episodes", "--json", "--deterministic", "--seed", "--env.width", "--vec.num-envs"):
         assert word in text
     assert CheckpointFolder(Path("runs/first/checkpoints")).paths()
+
+
+def test_a_checkpoint_that_the_trainer_wrote_is_read_too(capsys, walk_spec):
+    with (
+        puffer_vector.make("test-walk", num_envs=2) as vec,
+        PuffeRL(vec, horizon=8, num_iterations=1) as trainer,
+    ):
+        trainer.evaluate()
+        trainer.train()
+        path = trainer.save_checkpoint()
+
+    assert evaluate(capsys, "--checkpoint", str(path), "--episodes", "3")["episodes"] == 3

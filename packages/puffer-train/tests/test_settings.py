@@ -97,8 +97,8 @@ def test_a_checkpoint_gives_all_but_what_belongs_to_one_process():
     layer = checkpoint_layer(
         {
             "env": {"width": 9, "gone": 1},
-            "train": {"stop_after_updates": 5, "seed": 3},
-            "run": {"run_id": "a", "runs_dir": "b", "log_interval": 2},
+            "train": {"stop_after_updates": 5, "device": "cuda", "seed": 3},
+            "run": {"run_id": "a", "runs_dir": "b", "dashboard": "none", "log_interval": 2},
         },
         OPTIONS,
     )

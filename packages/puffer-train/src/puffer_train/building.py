@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import puffer_vector
-from puffer_policies import LSTMWrapper, RecurrentPolicy, default_policy
+from puffer_policies import ActionHead, LSTMWrapper, RecurrentPolicy, default_policy, make_action_head
 from puffer_policies.default import MEMORIES
 from puffer_spaces import EnvSpec, Parameter, UnknownEnvError, load_object
 from puffer_spaces import spec as registered_spec
@@ -193,4 +193,7 @@ def _make_named_policy(class_name: str, vec: Any, options: dict[str, Any]) -> to
     size = options.get("hidden_size", getattr(policy, "hidden_size", PolicyConfig.hidden_size))
     if memory == "lstm":
         return LSTMWrapper(vec, policy, size, size)
-    return RecurrentPolicy(policy, MEMORIES[memory](size, size))
+    head = getattr(policy, "action_head", None)
+    if not isinstance(head, ActionHead):
+        head = make_action_head(vec.single_action_space, vec.action_layout, rescale=False)
+    return RecurrentPolicy(policy, MEMORIES[memory](size, size), head)

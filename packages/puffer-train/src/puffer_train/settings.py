@@ -20,7 +20,14 @@ from puffer_train.options import Option, UsageError, convert
 DEFAULT = "default"
 """The source of a value that nobody set."""
 
-_NOT_RESUMED = ("run.run_id", "run.runs_dir", "train.stop_after_updates", "config", "resume")
+_NOT_RESUMED = (
+    "run.run_id",
+    "run.runs_dir",
+    "run.dashboard",
+    "run.dashboard_interval_s",
+    "train.device",
+    "train.stop_after_updates",
+)
 
 
 @dataclass(frozen=True)
