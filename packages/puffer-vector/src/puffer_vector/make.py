@@ -21,10 +21,22 @@ from puffer_vector.threads import make_threads
 
 Auto = Literal["auto"]
 
+
+def _make_ray(settings: Settings) -> ParallelVector:
+    try:
+        from puffer_vector.remote import RayVector
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f'backend="ray" needs ray, which is not installed ({error}). Run: pip install "puffer-vector[ray]"'
+        ) from error
+    return RayVector(settings)
+
+
 _BACKENDS: dict[str, Callable[[Settings], ParallelVector]] = {
     "serial": Serial,
     "threads": make_threads,
     "processes": Multiprocessing,
+    "ray": _make_ray,
 }
 _PUFFERLIB_NAMES = {
     "Serial": "serial",

@@ -58,7 +58,7 @@ def run_worker(pipe: Connection, payload: bytes) -> None:
                 else:
                     served, answer = _bind(worker, pipe, *arguments)
             except BaseException as error:
-                answer = _described(worker, error)
+                answer = described_failure(worker, error)
             pipe.send_bytes(_dumps(answer))
         served.serve()
     if worker is not None:
@@ -66,7 +66,8 @@ def run_worker(pipe: Connection, payload: bytes) -> None:
             worker.close()
 
 
-def _described(worker: Worker | None, error: BaseException) -> WorkerError:
+def described_failure(worker: Worker | None, error: BaseException) -> WorkerError:
+    """Make the error about a worker that could not build or bind its envs."""
     if isinstance(error, WorkerError):
         return error
     reason = f"starting it raised {type(error).__name__}: {error}"
