@@ -1,6 +1,4 @@
 import importlib.metadata
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -93,10 +91,7 @@ def test_envs_lists_ids_one_a_line(walk_spec, capsys):
     assert cli.main(["envs", "--help"]) == 0
 
 
-def test_the_module_runs_as_a_program():
-    done = subprocess.run(
-        [sys.executable, "-m", "puffer_train.cli", "nonsense"], capture_output=True, text=True, check=False
-    )
+def test_the_script_is_this_program():
+    scripts = importlib.metadata.entry_points(group="console_scripts", name="puffer")
 
-    assert done.returncode == 2
-    assert done.stderr.startswith("puffer: the first word after puffer must be a command")
+    assert [script.load() for script in scripts] == [cli.main]

@@ -370,3 +370,18 @@ def test_every_option_of_the_command_is_read_somewhere():
     for owner in (config.TrainConfig, config.RunConfig, options.EvalSettings):
         for name in owner.__dataclass_fields__:
             assert source.count(name) > np.where(owner is options.EvalSettings, 1, 0), name
+
+
+def test_a_reward_that_is_no_number_ends_the_run_with_its_place(monkeypatch, walk_spec, capsys):
+    step = walk_spec.entry_point.step
+
+    def step_badly(env, actions):
+        result = step(env, actions)
+        if env.num_steps == 12:
+            env.rewards[2] = float("nan")
+        return result
+
+    monkeypatch.setattr(walk_spec.entry_point, "step", step_badly)
+
+    assert cli.main(["train", "test-walk", *SMALL]) == 1
+    assert "puffer: rewards must be finite; got nan in env 2" in capsys.readouterr().err

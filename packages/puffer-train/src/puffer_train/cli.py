@@ -11,6 +11,7 @@ from puffer_spaces import MissingAdapter, MissingSuite, UnknownEnvError
 from puffer_train.arguments import nearest
 from puffer_train.checkpoint import CheckpointError
 from puffer_train.config import ConfigError
+from puffer_train.finite import NonFiniteError
 from puffer_train.options import UsageError
 from puffer_vector import WorkerError
 
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _USAGE_ERRORS as error:
         _write(f"puffer: {error}", sys.stderr)
         return 2
-    except WorkerError as error:
+    except (WorkerError, NonFiniteError) as error:
         _write(f"puffer: {error}", sys.stderr)
         return 1
     except KeyboardInterrupt:
