@@ -122,7 +122,7 @@ def test_a_stuck_thread_gives_an_error_and_is_left_alone(envs, native):
     assert vector.is_closed
     release.set()
 
-    slow = puffer_vector.make(native, 64, "threads", 2, timeout_s=0.05, spin=10_000_000)
+    slow = puffer_vector.make(native, 64, "threads", 2, timeout_s=0.05, spin=20_000_000)
     slow.reset(seed=0)
     with pytest.raises(WorkerError, match=r"within timeout_s=0\.05"):
         slow.step(np.zeros(64, int))

@@ -61,6 +61,7 @@ class VectorEnv(ABC):
     driver_env: Any
     """The first env object where it lives in this process, else a report with its spaces."""
     render_mode: str | None
+    metadata: dict[str, Any]
 
     @property
     @abstractmethod

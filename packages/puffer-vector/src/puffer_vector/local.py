@@ -22,6 +22,14 @@ Call = tuple[str, tuple[Any, ...]]
 _left: list[Worker] = []  # workers in which a thread is stuck: what it writes to must stay for good
 
 
+def run_call(worker: Worker, call: Call) -> Any:
+    """Call a method of a worker; what it raises is returned."""
+    try:
+        return getattr(worker, call[0])(*call[1])
+    except Exception as error:
+        return error
+
+
 class LocalVector(ParallelVector):
     """A vector env whose workers are objects of this process.
 
@@ -73,13 +81,6 @@ class LocalVector(ParallelVector):
                 worker.close()
             else:
                 _left.append(worker)
-
-    def _run_call(self, slot: int, call: Call) -> Any:
-        """Call a method of a worker; what it raises is returned."""
-        try:
-            return getattr(self._workers[slot], call[0])(*call[1])
-        except Exception as error:
-            return error
 
     def _check_time(self, slots: Sequence[int]) -> None:
         """Raise the error about a worker that takes too long. It cannot be stopped, so it is left alone from now on."""

@@ -10,12 +10,11 @@ to wait for slots (`_await`), and how to fetch what a slot left beside its rows 
 
 from __future__ import annotations
 
-import operator
+import contextlib
 import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,17 +23,27 @@ import numpy.typing as npt
 from puffer_spaces import Buffers, joint_space, world_seed
 from puffer_vector.actions import ActionWriter
 from puffer_vector.base import Array, Flags, RecvResult, VectorEnv
+from puffer_vector.calls import WorkerCalls
 from puffer_vector.errors import ClosedError, WorkerError
 from puffer_vector.flight import FlightRecorder
 from puffer_vector.records import Records, merged
 from puffer_vector.reports import EnvReport
-from puffer_vector.rows import Batch, RowPlan
+from puffer_vector.rows import Batch, Gathering, RowPlan
 from puffer_vector.settings import Phase, Settings, checked_seed
-from puffer_vector.state import StateMixin
 from puffer_vector.worker import Outcome, SlotSpec
 
+FROM_REPORT = (
+    *("single_observation_space", "single_action_space", "original_observation_space", "original_action_space"),
+    *("observation_layout", "action_layout", "action_mask_size", "episode_extras"),
+    *("has_final_observations", "has_state", "render_mode", "metadata"),
+)
+POLL_S = 0.1
+"""How often a caller that waits looks after its workers, at the clock and at signals, in seconds."""
+MAX_PARTS = 512
+"""Arrays of episode records that are kept apart until `episodes` is called."""
 
-class ParallelVector(StateMixin, VectorEnv):
+
+class ParallelVector(WorkerCalls, VectorEnv):
     """A vector env over slots. Subclasses are the backends."""
 
     _slots: npt.NDArray[np.int32]
@@ -55,6 +64,8 @@ class ParallelVector(StateMixin, VectorEnv):
         self._num_steps = [0] * settings.plan.num_slots  # of each slot since its last seeded reset
         self._started_at = [0.0] * settings.plan.num_slots
         self._flight: FlightRecorder | None = None
+        limit = settings.timeout_s
+        self._poll_s = POLL_S if limit is None else min(POLL_S, limit / 4)
         self._slots = np.arange(settings.plan.num_slots, dtype=np.int32)
         try:
             self._open()
@@ -65,7 +76,8 @@ class ParallelVector(StateMixin, VectorEnv):
     def _open(self) -> None:
         settings = self._settings
         plan = settings.plan
-        reports = self._launch([settings.slot_spec(slot) for slot in range(plan.num_slots)])
+        specs = [settings.slot_spec(slot) for slot in range(plan.num_slots)]
+        reports = self._launch(specs)
         self._plan = RowPlan.of(reports, settings.num_objects, plan.num_slots, settings.first_world)
         report = reports[0].replaced(
             has_final_observations=all(report.has_final_observations for report in reports),
@@ -78,12 +90,11 @@ class ParallelVector(StateMixin, VectorEnv):
         size = plan.slots_per_batch
         groups = [range(first, first + size) for first in range(0, plan.num_slots - size + 1, size)]
         self._batches: dict[tuple[int, ...], Batch] = {}
+        self._gathering = Gathering(self._buffers, self._invalid, self.agents_per_batch, self.single_action_space)
         self._groups = [self._batch_of(group) for group in groups]
         self._batch = self._groups[0]
         if settings.flight_record is not None:
-            slots = range(plan.num_slots)
-            specs = [settings.slot_spec(slot) for slot in slots]
-            bindings = [self._plan.binding(slot) for slot in slots]
+            bindings = [self._plan.binding(slot) for slot in range(plan.num_slots)]
             self._flight = FlightRecorder(settings.flight_record, specs, bindings, report, self._buffers.actions)
 
     def _describe(self, report: EnvReport) -> None:
@@ -92,26 +103,23 @@ class ParallelVector(StateMixin, VectorEnv):
         self.batch_size = plan.worlds_per_slot * settings.plan.slots_per_batch
         self.agents_per_batch = plan.rows_per_slot * settings.plan.slots_per_batch
         self.num_workers = settings.plan.num_workers
-        self.single_observation_space = report.single_observation_space
-        self.single_action_space = report.single_action_space
+        for name in FROM_REPORT:
+            setattr(self, name, getattr(report, name))
+        self.observation_space, self.action_space = report.single_observation_space, report.single_action_space
         if settings.joint_spaces:
             self.observation_space = joint_space(report.single_observation_space, self.agents_per_batch)
             self.action_space = joint_space(report.single_action_space, self.agents_per_batch)
-        else:
-            self.observation_space, self.action_space = report.single_observation_space, report.single_action_space
-        for name in ("original_observation_space", "original_action_space", "observation_layout", "action_layout"):
-            setattr(self, name, getattr(report, name))
-        self.action_mask_size, self.episode_extras = report.action_mask_size, report.episode_extras
-        self.has_final_observations, self.has_state = report.has_final_observations, report.has_state
-        self.render_mode, self.metadata = report.render_mode, report.metadata
         self.env_name, self.driver_env = settings.creators[0].name, report
         self._report = report
 
     def _batch_of(self, slots: Sequence[int]) -> Batch:
         key = tuple(slots)
-        if key not in self._batches:
-            self._batches[key] = Batch(key, self._plan, self._buffers, self._invalid)
-        return self._batches[key]
+        batch = self._batches.get(key)
+        if batch is None:
+            batch = Batch(key, self._plan, self._gathering)
+            if batch.is_view:  # the others are too many to keep
+                self._batches[key] = batch
+        return batch
 
     @abstractmethod
     def _launch(self, specs: Sequence[SlotSpec]) -> list[EnvReport]:
@@ -174,8 +182,7 @@ class ParallelVector(StateMixin, VectorEnv):
         if batch.is_view:
             self._writer.write(actions, batch.first_row, batch.last_row)
         else:
-            ActionWriter(batch.rows.actions, self.single_action_space).write(actions, 0, len(batch.agent_ids))
-            batch.scatter_actions()
+            self._gathering.send(actions, batch.agent_ids)
         self._queue.append(batch)
         self._running.extend(batch.slots)
         self._phase = Phase.RECV
@@ -211,10 +218,12 @@ class ParallelVector(StateMixin, VectorEnv):
                     self._flight.forget_start()
             if len(outcome.records):
                 self._records.append(outcome.records)
+        if len(self._records) > MAX_PARTS:
+            self._records = [np.concatenate(self._records)]
         self._batch = batch
         self._phase = Phase.SEND
         if not batch.is_view:
-            batch.gather()
+            self._gathering.gather(batch.agent_ids)
         rows = batch.rows
         arrays = (rows.observations, rows.rewards, rows.terminals, rows.truncations)
         if self._settings.copy:
@@ -290,30 +299,6 @@ class ParallelVector(StateMixin, VectorEnv):
             raise failures[0]
         return results
 
-    def set_parameters(self, **parameters: Any) -> None:  # noqa: D102
-        self.drain()
-        self._call_all("set_parameters", [(parameters,)] * len(self._slots))
-        if self._flight is not None:
-            self._flight.forget_start()
-
-    def render(self, world: int = 0) -> Any:  # noqa: D102
-        self.drain()
-        index = operator.index(world) - self._plan.first_world
-        if not 0 <= index < self.num_envs:
-            first = self._plan.first_world
-            raise ValueError(f"world must be in [{first}, {first + self.num_envs}); got {world}.")
-        slot, inside = divmod(index, self._plan.worlds_per_slot)
-        return self._call([slot], "render", [(inside,)])[0]
-
-    def renumber(self, first_world: int) -> None:
-        """Count the worlds from another number; it takes effect at the next seeded reset."""
-        self.drain()
-        self._plan = replace(self._plan, first_world=first_world)
-        firsts = [(self._plan.binding(slot).first_world,) for slot in range(len(self._slots))]
-        self._call_all("renumber", firsts)
-        for batch in self._batches.values():
-            batch.renumber(self._plan)
-
     @property
     def batch_rows(self) -> Buffers:
         """All arrays of the batch just returned."""
@@ -374,7 +359,8 @@ class ParallelVector(StateMixin, VectorEnv):
         self._failure = error
         if self._flight is not None:
             error.flight_record = self._flight.keep(error.worker_index, error.reason)
-        self.close()
+        with contextlib.suppress(Exception):  # what closing a failed env raises would hide the failure
+            self.close()
         raise error
 
     def _check_open(self) -> None:

@@ -37,8 +37,6 @@ from puffer_vector.reports import EnvReport
 from puffer_vector.settings import Settings
 from puffer_vector.worker import Outcome, SlotSpec
 
-POLL_S = 0.1
-"""How often a waiting caller looks after its workers, in seconds."""
 STOP_S = 1.0
 """How long a worker may take to close its envs, in seconds."""
 _open: weakref.WeakSet[Multiprocessing] = weakref.WeakSet()
@@ -198,15 +196,13 @@ class Multiprocessing(ParallelVector):
 
     def _await(self, slots: npt.NDArray[np.int32], count: int) -> None:
         signals = self._ready_signals
-        limit = self._settings.timeout_s
-        poll = POLL_S if limit is None else min(POLL_S, limit / 4)
-        while not signals.wait(slots, count, poll):
+        while not signals.wait(slots, count, self._poll_s):
             for slot in slots.tolist():
                 if not self._processes[slot].is_alive() and not signals.is_done(slot):
                     self._lose(slot, f"its process ended with {self._exit_text(slot)}")
             for slot in self._overdue(slots.tolist()):
                 self._kill(slot)
-                self._lose(slot, f"it did not answer within timeout_s={limit} and was killed")
+                self._lose(slot, f"it did not answer within timeout_s={self._settings.timeout_s} and was killed")
 
     def _is_done(self, slot: int) -> bool:
         return self._ready_signals.is_done(slot)

@@ -25,8 +25,6 @@ from puffer_vector.reports import EnvReport
 from puffer_vector.settings import Settings
 from puffer_vector.worker import Binding, SlotSpec, Worker
 
-POLL_S = 0.2
-"""How often a waiting caller looks at the clock, in seconds."""
 STOP_S = 1.0
 """How long an actor may take to close its envs, in seconds."""
 _RESULTS = ("observations", "rewards", "terminals", "truncations", "masks", "final_observations", "action_mask")
@@ -190,7 +188,7 @@ class RayVector(ParallelVector):
             refs = [self._refs[slot] for slot in slots.tolist() if slot in self._refs]
             if not refs:
                 return
-            ready, _ = ray.wait(refs, num_returns=min(count, len(refs)), timeout=POLL_S, fetch_local=True)
+            ready, _ = ray.wait(refs, num_returns=min(count, len(refs)), timeout=self._poll_s, fetch_local=True)
             if len(ready) >= min(count, len(refs)):
                 return
             for slot in self._overdue(slots.tolist()):

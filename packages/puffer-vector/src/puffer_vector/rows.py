@@ -9,14 +9,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
 from puffer_spaces import Buffers
+from puffer_vector.actions import ActionWriter
 from puffer_vector.reports import EnvReport
 from puffer_vector.worker import Binding
 
@@ -101,39 +104,76 @@ class RowPlan:
         )
 
 
+class Gathering:
+    """Rows into which a batch is copied whose slots do not lie side by side; allocated when first needed.
+
+    Args:
+        buffers: All rows.
+        invalid: bool, for all rows.
+        num_rows: Rows of a batch.
+        action_space: Space of one agent's action.
+    """
+
+    def __init__(
+        self, buffers: Buffers, invalid: npt.NDArray[np.bool_], num_rows: int, action_space: spaces.Space[Any]
+    ) -> None:
+        self.all, self.all_invalid = buffers, invalid
+        self._num_rows, self._action_space = num_rows, action_space
+
+    @functools.cached_property
+    def rows(self) -> Buffers:
+        """The rows of the batch."""
+        arrays: dict[str, Any] = {name: getattr(self.all, name) for name in self.all.keys()}  # noqa: SIM118
+        shapes = {name: (self._num_rows, *array.shape[1:]) for name, array in arrays.items() if array is not None}
+        return Buffers(**{name: np.zeros(shape, arrays[name].dtype) for name, shape in shapes.items()})
+
+    @functools.cached_property
+    def invalid(self) -> npt.NDArray[np.bool_]:
+        """Which of them are invalid."""
+        return np.zeros(self._num_rows, np.bool_)
+
+    @functools.cached_property
+    def writer(self) -> ActionWriter:
+        """Writes checked actions into the rows."""
+        return ActionWriter(self.rows.actions, self._action_space)
+
+    def gather(self, agent_ids: npt.NDArray[np.int64]) -> None:
+        """Copy these of all rows together."""
+        for name in self.rows.keys():  # noqa: SIM118 - iterating Buffers itself would take rows
+            if name != "actions" and (array := getattr(self.rows, name)) is not None:
+                np.take(getattr(self.all, name), agent_ids, axis=0, out=array)
+        np.take(self.all_invalid, agent_ids, out=self.invalid)
+
+    def send(self, actions: Any, agent_ids: npt.NDArray[np.int64]) -> None:
+        """Check actions and copy them to these of all rows."""
+        self.writer.write(actions, 0, self._num_rows)
+        self.all.actions[agent_ids] = self.rows.actions
+
+
 class Batch:
     """Rows of some slots, as `recv` returns them: views where the slots lie side by side, else copies.
 
     Args:
         slots: The slots, ascending.
         plan: Numbers of rows.
-        buffers: All rows.
-        invalid: bool, for all rows.
+        gathering: All rows, and where those of several slots are copied together.
     """
 
-    def __init__(self, slots: Sequence[int], plan: RowPlan, buffers: Buffers, invalid: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, slots: Sequence[int], plan: RowPlan, gathering: Gathering) -> None:
         self.slots = tuple(slots)
         self.slot_array = np.array(slots, np.int32)
         size = plan.rows_per_slot
         self.first_row = self.slots[0] * size
         self.last_row = self.first_row + len(self.slots) * size
-        self.is_view = self.slots[-1] - self.slots[0] + 1 == len(self.slots)
+        self.is_view = is_contiguous(self.slots)
         self.agent_ids = np.concatenate([np.arange(slot * size, (slot + 1) * size) for slot in self.slots])
         self.agent_ids.flags.writeable = False
         self.renumber(plan)
-        self._all, self._all_invalid = buffers, invalid
-        self.rows: Buffers
         if self.is_view:
-            self.rows = buffers[self.first_row : self.last_row]
-            self.invalid = invalid[self.first_row : self.last_row]
+            self.rows: Buffers = gathering.all[self.first_row : self.last_row]
+            self.invalid = gathering.all_invalid[self.first_row : self.last_row]
         else:
-            names = list(buffers.keys())
-            arrays: dict[str, Any] = {name: getattr(buffers, name) for name in names}
-            copies: dict[str, Any] = {
-                name: None if array is None else np.empty_like(array[self.agent_ids]) for name, array in arrays.items()
-            }
-            self.rows = Buffers(**copies)
-            self.invalid = np.empty(len(self.agent_ids), np.bool_)
+            self.rows, self.invalid = gathering.rows, gathering.invalid
 
     def renumber(self, plan: RowPlan) -> None:
         """Number the worlds as a plan says."""
@@ -142,13 +182,7 @@ class Batch:
         self.world_ids = plan.first_world + np.concatenate(numbers)
         self.world_ids.flags.writeable = False
 
-    def gather(self) -> None:
-        """Copy the slots' rows together."""
-        for name in self.rows.keys():  # noqa: SIM118 - iterating Buffers itself would take rows
-            if name != "actions" and (array := getattr(self.rows, name)) is not None:
-                np.take(getattr(self._all, name), self.agent_ids, axis=0, out=array)
-        np.take(self._all_invalid, self.agent_ids, out=self.invalid)
 
-    def scatter_actions(self) -> None:
-        """Copy the batch's actions to the slots' rows."""
-        self._all.actions[self.agent_ids] = self.rows.actions
+def is_contiguous(slots: Sequence[int]) -> bool:
+    """Return whether ascending slots lie side by side."""
+    return slots[-1] - slots[0] + 1 == len(slots)

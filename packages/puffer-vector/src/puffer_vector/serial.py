@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from puffer_spaces import PufferEnv
-from puffer_vector.local import Call, OneSlotSteps
+from puffer_vector.local import Call, OneSlotSteps, run_call
 from puffer_vector.settings import Settings
 from puffer_vector.worker import Worker
 
@@ -30,9 +30,8 @@ class Serial(OneSlotSteps):
         for slot in slots[:count].tolist():
             if slot in self._calls:
                 call = self._calls[slot]
-                self._outcomes[slot] = (
-                    self._workers[slot].step_and_collect() if call is None else self._run_call(slot, call)
-                )
+                worker = self._workers[slot]
+                self._outcomes[slot] = worker.step_and_collect() if call is None else run_call(worker, call)
                 del self._calls[slot]
 
     def _is_done(self, slot: int) -> bool:

@@ -21,18 +21,16 @@ from puffer_spaces import Buffers, PufferEnv
 from puffer_vector._actions import any_set
 from puffer_vector._pool import StepPool, capsule_worlds
 from puffer_vector._signal import Signals
-from puffer_vector.local import Call, LocalVector, OneSlotSteps
+from puffer_vector.local import Call, LocalVector, OneSlotSteps, run_call
 from puffer_vector.memory import private_memory
 from puffer_vector.parallel import ParallelVector
 from puffer_vector.records import no_records
 from puffer_vector.reports import EnvReport
 from puffer_vector.serial import Serial
-from puffer_vector.settings import Settings
+from puffer_vector.settings import Phase, Settings
 from puffer_vector.sharing import Sharing
 from puffer_vector.worker import Outcome, Worker
 
-POLL_S = 0.1
-"""How often a waiting caller looks at the clock and at signals, in seconds."""
 _RUN, _STOP = 1, 2
 _JOIN_S = 5.0
 
@@ -59,7 +57,7 @@ def make_threads(settings: Settings) -> ParallelVector:
 class NativeThreads(OneSlotSteps):
     """Steps native envs through their capsules, in a pool without the interpreter's lock.
 
-    In synchronous mode the calling thread takes part, unless it has to look at the clock for `timeout_s`.
+    The calling thread takes part in the work it waits for, unless it has to look at the clock for `timeout_s`.
     """
 
     def __init__(self, settings: Settings, built: Sequence[PufferEnv] = ()) -> None:
@@ -72,7 +70,7 @@ class NativeThreads(OneSlotSteps):
     def _bind(self, report: EnvReport) -> tuple[Buffers, npt.NDArray[np.bool_]]:
         bound = super()._bind(report)
         plan = self._settings.plan
-        helps = plan.is_sync and self._settings.timeout_s is None
+        helps = self._settings.timeout_s is None
         helpers = plan.num_workers - 1 if helps else plan.num_workers
         self._pool = StepPool(helpers, len(self._workers), helpers + 1 <= self._settings.cpus, helps)
         for slot, worker in enumerate(self._workers):
@@ -100,11 +98,11 @@ class NativeThreads(OneSlotSteps):
         pool = self._open_pool
         for slot in slots.tolist():
             if slot in self._calls:
-                self._outcomes[slot] = self._run_call(slot, self._calls.pop(slot))
+                self._outcomes[slot] = run_call(self._workers[slot], self._calls.pop(slot))
             elif self._offered.get(slot) is False:
                 self._offered[slot] = True
-                pool.run(slot, POLL_S)
-        while not pool.wait(slots, count, POLL_S):
+                pool.run(slot, self._poll_s)
+        while not pool.wait(slots, count, self._poll_s):
             self._check_time(slots.tolist())
 
     def _is_done(self, slot: int) -> bool:
@@ -127,16 +125,17 @@ class NativeThreads(OneSlotSteps):
         return Outcome(infos, no_records())
 
     def _step_only(self, worker: Worker) -> list[dict[str, Any]]:
-        pool = self._open_pool
         self._started((0,))
-        if not pool.run(0, POLL_S):
-            self._offered[0] = True
-            self._running.append(0)
-            while not pool.wait(self._slots, 1, POLL_S):
-                self._check_time((0,))
-            self._running.remove(0)
-            del self._offered[0]
-        return worker.finish_step()
+        is_done = False
+        try:
+            is_done = self._open_pool.run(0, self._poll_s)
+        finally:
+            if not is_done:  # it takes long, or was interrupted: recv can go on waiting
+                self._offered[0] = True
+                self._running.append(0)
+                self._queue.append(self._batch)
+                self._phase = Phase.RECV
+        return worker.finish_step() if is_done else self.recv()[4]
 
     def _shut(self) -> None:
         if self._pool is not None:
@@ -166,6 +165,45 @@ def _check_capsule(env: PufferEnv, capsule: Any) -> None:
         )
 
 
+class _Board:
+    """What the caller and its threads tell each other. Threads hold this and not the vector env, so that one that is
+    forgotten can be collected.
+
+    Args:
+        num_slots: Slots in all.
+        spin: Whether waiting may spin.
+    """
+
+    def __init__(self, num_slots: int, spin: bool) -> None:
+        self.signals = Signals(private_memory(Signals.nbytes(num_slots)), num_slots, spin)
+        self.workers: list[Worker] = []
+        self.calls: list[Call | None] = [None] * num_slots
+        self.outcomes: list[Any] = [None] * num_slots
+        self.is_closed = False
+
+    def run(self, slot: int) -> None:
+        """Carry out the request of a slot."""
+        call = self.calls[slot]
+        try:
+            worker = self.workers[slot]
+            self.outcomes[slot] = worker.step_and_collect() if call is None else run_call(worker, call)
+        except Exception as error:
+            self.outcomes[slot] = error
+
+    def serve(self, slot: int) -> None:
+        """Carry out requests until one says stop."""
+        while not self.is_closed:
+            command = self.signals.next_command(slot)
+            if command == _STOP:
+                break
+            if command == _RUN:
+                try:
+                    self.run(slot)
+                except BaseException as error:  # what would end the thread: the caller waits for an answer
+                    self.outcomes[slot] = self.workers[slot].describe_failure(f"the env raised {error!r}", 0, error)
+                self.signals.finish(slot, 0)
+
+
 class PythonThreads(LocalVector):
     """Steps envs in Python threads, one a slot.
 
@@ -179,78 +217,61 @@ class PythonThreads(LocalVector):
         self._sharing = Sharing() if self._num_own else None
         self._is_shared = True
         threads = num_slots - self._num_own
-        self._signals = Signals(private_memory(Signals.nbytes(num_slots)), num_slots, spin=threads + 1 <= settings.cpus)
-        self._calls: list[Call | None] = [None] * num_slots
-        self._outcomes: list[Any] = [None] * num_slots
+        self._board = _Board(num_slots, spin=threads + 1 <= settings.cpus)
         self._own: list[int] = []  # slots that the calling thread has still to run
         self._threads: list[threading.Thread] = []
         super().__init__(settings, built)
 
     def _bind(self, report: EnvReport) -> tuple[Buffers, npt.NDArray[np.bool_]]:
         bound = super()._bind(report)
+        self._board.workers = self._workers
         for slot in range(self._num_own, len(self._workers)):
-            thread = threading.Thread(target=self._serve, args=(slot,), name=f"puffer-vector-{slot}", daemon=True)
+            name = f"puffer-vector-{slot}"
+            thread = threading.Thread(target=self._board.serve, args=(slot,), name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
         return bound
 
-    def _serve(self, slot: int) -> None:
-        while True:
-            command = self._signals.next_command(slot)
-            if command == _STOP:
-                break
-            if command == _RUN:
-                try:
-                    self._run(slot)
-                except BaseException as error:  # what would end the thread: the caller waits for an answer
-                    self._outcomes[slot] = self._workers[slot].describe_failure(f"the env raised {error!r}", 0, error)
-                self._signals.finish(slot, 0)
-                if self._is_closed and slot in self._stuck:  # nobody waits any more
-                    break
-
-    def _run(self, slot: int) -> None:
-        call = self._calls[slot]
-        try:
-            worker = self._workers[slot]
-            self._outcomes[slot] = worker.step_and_collect() if call is None else self._run_call(slot, call)
-        except Exception as error:
-            self._outcomes[slot] = error
-
     def _begin(self, slots: Sequence[int], call: Call | None) -> None:
         self._is_shared = call is not None or self._sharing is None or self._sharing.choose()
         for slot in slots:
-            self._calls[slot] = call
+            self._board.calls[slot] = call
             if slot < self._num_own or not self._is_shared:
                 self._own.append(slot)
             else:
-                self._signals.post(slot, _RUN)
+                self._board.signals.post(slot, _RUN)
 
     def _await(self, slots: npt.NDArray[np.int32], count: int) -> None:
         start = time.perf_counter()
-        is_step = bool(self._own) and self._calls[0] is None
+        is_step = bool(self._own) and self._board.calls[0] is None
         while self._own:
-            self._run(self._own[0])
+            self._board.run(self._own[0])
             del self._own[0]
-        while not self._signals.wait(slots, count, POLL_S):
+        while not self._board.signals.wait(slots, count, self._poll_s):
             self._check_time(slots.tolist())
         if is_step and self._sharing is not None:
             self._sharing.measured(self._is_shared, time.perf_counter() - start)
 
     def _is_done(self, slot: int) -> bool:
-        return self._signals.is_done(slot) and slot not in self._own
+        return self._board.signals.is_done(slot) and slot not in self._own
 
     def _take(self, slot: int) -> Any:
-        outcome, self._outcomes[slot] = self._outcomes[slot], None
+        outcome, self._board.outcomes[slot] = self._board.outcomes[slot], None
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
     def _shut(self) -> None:
-        for slot in range(self._num_own, self._num_own + len(self._threads)):
-            if slot not in self._stuck and self._signals.wait(self._slots[slot : slot + 1], 1, _JOIN_S):
-                self._signals.post(slot, _STOP)
-                self._threads[slot - self._num_own].join(_JOIN_S)
+        self._board.is_closed = True  # a thread that is stuck now ends when it comes back
+        for slot, thread in enumerate(self._threads, self._num_own):
+            if slot not in self._stuck and self._board.signals.wait(self._slots[slot : slot + 1], 1, _JOIN_S):
+                self._board.signals.post(slot, _STOP)
+                thread.join(_JOIN_S)
             else:
                 self._stuck.add(slot)
         self._threads = []
         super()._shut()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True):
+            self.close()

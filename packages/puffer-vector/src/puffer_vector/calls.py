@@ -1,8 +1,10 @@
-"""get_state and set_state of a vector env: envs, rows, waiting results and where send and recv stand."""
+"""What a vector env asks of all its workers while nothing runs: snapshots, parameters, pictures, numbers of worlds."""
 
 from __future__ import annotations
 
+import operator
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +21,33 @@ if TYPE_CHECKING:
 _SIZES = ("env_name", "num_envs", "num_agents", "batch_size", "episode_extras")
 
 
-class StateMixin:
-    """Snapshots of a `ParallelVector`."""
+class WorkerCalls:
+    """The methods of a `ParallelVector` that call its workers."""
+
+    def set_parameters(self: ParallelVector, **parameters: Any) -> None:  # type: ignore[misc]  # noqa: D102
+        self.drain()
+        self._call_all("set_parameters", [(parameters,)] * len(self._slots))
+        if self._flight is not None:
+            self._flight.forget_start()
+
+    def render(self: ParallelVector, world: int = 0) -> Any:  # type: ignore[misc]  # noqa: D102
+        self.drain()
+        index = operator.index(world) - self._plan.first_world
+        if not 0 <= index < self.num_envs:
+            first = self._plan.first_world
+            raise ValueError(f"world must be in [{first}, {first + self.num_envs}); got {world}.")
+        slot, inside = divmod(index, self._plan.worlds_per_slot)
+        return self._call([slot], "render", [(inside,)])[0]
+
+    def renumber(self: ParallelVector, first_world: int) -> None:  # type: ignore[misc]
+        """Count the worlds from another number; it takes effect at the next seeded reset."""
+        self.drain()
+        self._plan = replace(self._plan, first_world=first_world)
+        firsts = [(self._plan.binding(slot).first_world,) for slot in range(len(self._slots))]
+        self._call_all("renumber", firsts)
+        for batch in {self._batch, *self._queue, *self._groups}:
+            batch.renumber(self._plan)
+        self._batches = {batch.slots: batch for batch in self._groups}
 
     def get_state(self: ParallelVector) -> bytes:  # type: ignore[misc]  # noqa: D102
         self.drain()
@@ -81,7 +108,7 @@ class StateMixin:
         self._queue = deque(self._batch_of(slots) for slots in header["queue"])
         self._batch = self._batch_of(header["batch"])
         if not self._batch.is_view:
-            self._batch.gather()
+            self._gathering.gather(self._batch.agent_ids)
 
 
 def _sizes(vector: ParallelVector) -> dict[str, Any]:
