@@ -38,35 +38,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return out.permute(0, 2, 3, 1).reshape(x.shape[0], weight.shape[0])
 
 
-def linear_backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Differentiate `linear` by hand, for functions that hold a loop over time in one autograd node.
-
-    Args:
-        grad: (rows, outputs), the gradient of the result.
-        x: (rows, inputs), as given to `linear`.
-        weight: (outputs, inputs).
-
-    Returns:
-        Gradients of x, weight and bias.
-    """
-    if not _prefers_convolution(x, weight):
-        return grad @ weight, grad.t() @ x, grad.sum(0)
-    grad_x, grad_weight, grad_bias = torch.ops.aten.convolution_backward(
-        _as_pixels(grad),
-        _as_pixels(x),
-        weight[:, :, None, None],
-        [weight.shape[0]],
-        [1, 1],
-        [0, 0],
-        [1, 1],
-        False,
-        [0, 0],
-        1,
-        [True, True, True],
-    )
-    return grad_x.permute(0, 2, 3, 1).reshape(x.shape), grad_weight.reshape(weight.shape), grad_bias
-
-
 class Linear(nn.Linear):
     """`torch.nn.Linear` through `linear`: same parameters, same result, leading dimensions allowed."""
 

@@ -1,6 +1,15 @@
 """Memories: modules that carry a state from step to step and run whole segments with resets inside.
 
 All have one face. `step` is for rollouts, `sequence` for training; with equal weights they agree to rounding.
+
+NOTE [Blank steps]: torch's LSTM and GRU run a segment in one fast call, but cannot drop the state inside it. So a blank
+step is inserted before each step that starts an episode. Two more inputs, 0 everywhere else, drive the gates there into
+saturation: the first makes the new state 0, the second, in steps that fill short rows up at the end, keeps the state::
+
+    row 0   x0 x1 |blank| x2 x3            where row 0 starts an episode at step 2
+    row 1   x0 x1  x2  x3 |keep|
+
+A batch takes as many more steps as its row with the most resets has.
 """
 
 from __future__ import annotations
@@ -9,11 +18,10 @@ from typing import Protocol, cast
 
 import torch
 from torch import nn
-from torch.nn.utils.rnn import PackedSequence
 
 from puffer_policies.initialization import layer_init, memory_init
 from puffer_policies.linear import Linear, linear
-from puffer_policies.scans import GRUScan, LinearScan, LSTMScan
+from puffer_policies.scans import LinearScan
 
 Tensor = torch.Tensor
 State = tuple[Tensor, ...]
@@ -36,6 +44,12 @@ class Memory(Protocol):
 
         The state is zeroed before step t of the rows where resets[:, t], bool (batch, horizon).
         """
+
+
+SATURATION = 1e4
+"""Input to a gate that makes its sigmoid exactly 0 or 1."""
+
+Columns = tuple[float | Tensor, ...]
 
 
 def _zeros(weight: Tensor, num_rows: int, num_states: int, hidden: int, device: torch.device | str | None) -> State:
@@ -61,7 +75,8 @@ class LSTM(nn.LSTM):
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Map (rows, inputs) and (h, c) to h and (h, c)."""
         h, c = state
-        gates = linear(torch.cat([x, h], 1), *self._joined())
+        weight = torch.cat([self.weight_ih_l0, self.weight_hh_l0], 1)
+        gates = linear(torch.cat([x, h], 1), weight, self.bias_ih_l0 + self.bias_hh_l0)
         i, f, g, o = gates.split(self.hidden_size, 1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         h = torch.sigmoid(o) * torch.tanh(c)
@@ -70,19 +85,17 @@ class LSTM(nn.LSTM):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def sequence(self, x: Tensor, state: State, resets: Tensor | None = None) -> tuple[Tensor, State]:
         """Run segments; see `Memory.sequence`."""
-        if resets is not None and not resets.any():
-            resets = None
         h, c = state
-        if resets is not None and x.device.type == "cpu":
-            with torch.autocast("cpu", enabled=False):
-                weight, bias = self._joined()
-                outputs, h, c = LSTMScan.apply(x.float(), h, c, resets, weight, bias)
-            return outputs, (h, c)
-        outputs, (h, c) = _run_layer(self, x, (h, c), resets)
-        return outputs, (h, c)
-
-    def _joined(self) -> tuple[Tensor, Tensor]:
-        return torch.cat([self.weight_ih_l0, self.weight_hh_l0], 1), self.bias_ih_l0 + self.bias_hh_l0
+        if resets is None or not resets.any():
+            outputs, (h, c) = self(x, (h.unsqueeze(0), c.unsqueeze(0)))
+            return outputs, (h.squeeze(0), c.squeeze(0))
+        blanks = _BlankSteps(resets)
+        # Order i, f, g, o. Forgetting: c' = 0 c + 0 g, h' = 0 tanh(c'). Keeping: c' = 1 c + 0 g.
+        weights = _flat_weights(self, (-SATURATION, -SATURATION, 0.0, -SATURATION), (-SATURATION, SATURATION, 0.0, 0.0))
+        before = (h.unsqueeze(0), c.unsqueeze(0))
+        padded, _, c = torch.lstm(blanks.insert(x), before, weights, True, 1, 0.0, self.training, False, False)
+        outputs = blanks.remove(padded)
+        return outputs, (outputs[:, -1], c.squeeze(0))
 
 
 class GRU(nn.GRU):
@@ -114,15 +127,15 @@ class GRU(nn.GRU):
     def sequence(self, x: Tensor, state: State, resets: Tensor | None = None) -> tuple[Tensor, State]:
         """Run segments; see `Memory.sequence`."""
         (h,) = state
-        if x.device.type == "cpu":
-            with torch.autocast("cpu", enabled=False):
-                weights = (self.weight_ih_l0, self.weight_hh_l0, self.bias_ih_l0, self.bias_hh_l0)
-                outputs, h = GRUScan.apply(x.float(), h, resets, *weights)
-            return outputs, (h,)
-        if resets is not None and not resets.any():
-            resets = None
-        outputs, (h,) = _run_layer(self, x, (h,), resets)
-        return outputs, (h,)
+        if resets is None or not resets.any():
+            outputs, h = self(x, h.unsqueeze(0))
+            return outputs, (h.squeeze(0),)
+        blanks = _BlankSteps(resets)
+        # Order r, z, n. Forgetting: h' = 1 tanh(b_n - b_n + 0) + 0 h. Keeping: h' = 0 n + 1 h.
+        cancel = -self.bias_ih_l0[2 * self.hidden_size :]
+        weights = _flat_weights(self, (-SATURATION, -SATURATION, cancel), (0.0, SATURATION, 0.0))
+        padded, h = torch.gru(blanks.insert(x), h.unsqueeze(0), weights, True, 1, 0.0, self.training, False, False)
+        return blanks.remove(padded), (h.squeeze(0),)
 
 
 class MinGRU(nn.Module):
@@ -164,45 +177,52 @@ def _scan(a: Tensor, b: Tensor, h: Tensor) -> Tensor:
     return cast(Tensor, LinearScan.apply(a.float(), b.float(), h))
 
 
-def _run_layer(layer: nn.LSTM | nn.GRU, x: Tensor, state: State, resets: Tensor | None) -> tuple[Tensor, State]:
-    """Run torch's own layer, whole where no state is dropped, else on the pieces between resets as a packed batch."""
-    if resets is None:
-        before = tuple(part.unsqueeze(0) for part in state)
-        outputs, after = layer(x, before if len(before) > 1 else before[0])
-        after = after if isinstance(after, tuple) else (after,)
-        return outputs, tuple(part.squeeze(0) for part in after)
-    pieces, order, lasts = _pack(x, resets)
-    firsts = torch.zeros_like(resets)
-    firsts[:, 0] = ~resets[:, 0]
-    carried = firsts.flatten()[order[: int(pieces.batch_sizes[0])]]
-    rows = order[: int(pieces.batch_sizes[0])] // x.shape[1]
-    before = tuple((part[rows] * carried.unsqueeze(-1)).unsqueeze(0) for part in state)
-    packed, after = layer(pieces, before if len(before) > 1 else before[0])
-    after = after if isinstance(after, tuple) else (after,)
-    outputs = torch.empty_like(packed.data)
-    outputs[order] = packed.data
-    return outputs.view(*x.shape[:2], -1), tuple(part.squeeze(0)[lasts] for part in after)
+class _BlankSteps:
+    """Where steps lie once blank ones are inserted. See NOTE [Blank steps].
 
-
-def _pack(x: Tensor, resets: Tensor) -> tuple[PackedSequence, Tensor, Tensor]:
-    """Cut segments where states are dropped and pack the pieces, longest first.
-
-    Returns:
-        The packed pieces; int64 (batch * horizon,), the flat position of each packed element; int64 (batch,), the
-        piece that ends each row.
+    Args:
+        resets: bool (batch, horizon).
     """
-    batch, horizon = resets.shape
-    is_start = resets.clone()
-    is_start[:, 0] = True
-    starts = is_start.flatten().nonzero().squeeze(1)
-    lengths = torch.diff(starts, append=starts.new_tensor([batch * horizon]))
-    lengths, piece_order = lengths.sort(descending=True, stable=True)
-    starts = starts[piece_order]
-    offsets = torch.arange(int(lengths[0]), device=x.device).unsqueeze(1)
-    inside = offsets < lengths
-    order = (starts + offsets)[inside]
-    is_last = (starts + lengths) % horizon == 0
-    lasts = torch.empty(batch, dtype=torch.long, device=x.device)
-    lasts[starts[is_last] // horizon] = is_last.nonzero().squeeze(1)
-    data = x.reshape(batch * horizon, -1)[order]
-    return PackedSequence(data, inside.sum(1).cpu()), order, lasts
+
+    def __init__(self, resets: Tensor) -> None:
+        batch, horizon = resets.shape
+        inserted = resets.long().cumsum(1)
+        self.num_steps = horizon + int(inserted[:, -1].max())
+        positions = inserted + torch.arange(horizon, device=resets.device)
+        rows = torch.arange(batch, device=resets.device).unsqueeze(1).expand_as(positions)
+        self.flat = (positions * batch + rows).flatten()
+        self.flags = torch.zeros(self.num_steps, batch, 2, device=resets.device)
+        self.flags[positions[resets] - 1, rows[resets], 0] = 1.0
+        steps = torch.arange(self.num_steps, device=resets.device)
+        self.flags[:, :, 1] = (steps.unsqueeze(1) >= horizon + inserted[:, -1]).float()
+        self.shape = (batch, horizon)
+
+    def insert(self, x: Tensor) -> Tensor:
+        """Spread (batch, horizon, inputs) over (num_steps, batch, inputs + 2)."""
+        rows = x.new_zeros(self.flags.shape[0] * self.flags.shape[1], x.shape[2])
+        rows = rows.index_copy(0, self.flat, x.flatten(0, 1))
+        return torch.cat([rows.view(*self.flags.shape[:2], -1), self.flags.to(x.dtype)], 2)
+
+    def remove(self, padded: Tensor) -> Tensor:
+        """Collect (batch, horizon, hidden) from (num_steps, batch, hidden)."""
+        return padded.flatten(0, 1)[self.flat].view(*self.shape, -1)
+
+
+def _flat_weights(layer: LSTM | GRU, forget: Columns, keep: Columns) -> list[Tensor]:
+    """Return a layer's weights with two more inputs, as views of one chunk of memory, which cuDNN asks for.
+
+    Args:
+        layer: The layer.
+        forget: Weight of the first new input for each gate.
+        keep: Weight of the second.
+    """
+    hidden = layer.hidden_size
+    columns = [
+        torch.cat([gate if isinstance(gate, Tensor) else layer.bias_ih_l0.new_full((hidden,), gate) for gate in gates])
+        for gates in (forget, keep)
+    ]
+    weights = [torch.cat([layer.weight_ih_l0, torch.stack(columns, 1)], 1), layer.weight_hh_l0]
+    weights += [layer.bias_ih_l0, layer.bias_hh_l0]
+    chunk = torch.cat([weight.flatten() for weight in weights])
+    parts = chunk.split([weight.numel() for weight in weights])
+    return [part.view(weight.shape) for part, weight in zip(parts, weights, strict=True)]
