@@ -658,6 +658,31 @@ def test_pufferlibs_wrapper_trains():
         assert updates(trainer, 2)["clipfrac"] <= 1.0
 
 
+def test_b14_the_trainer_leaves_the_weights_of_a_wrapped_policy_as_they_are():
+    def wrapped(vec):
+        torch.manual_seed(0)
+        return LSTMWrapper(vec, default_policy(vec, hidden_size=16), 16, 16)
+
+    with make_trainer(policy=wrapped) as trainer:
+        expected = wrapped(trainer.vec).state_dict()
+        trainer.evaluate()
+
+        assert equal(dict(trainer.policy.state_dict()), dict(expected))
+        # A small gain of the action head: the first policy is close to uniform.
+        losses = trainer.train()
+        assert losses["entropy"] == pytest.approx(np.log(3), abs=0.05)
+
+
+@pytest.mark.parametrize("vec_options", [{"backend": "threads", "num_workers": 2}, {"env_kwargs": {"num_envs": 1}}])
+def test_b7_a_run_is_the_same_for_any_backend_and_split(vec_options):
+    def run(options):
+        with make_trainer(True, vec_options=options) as trainer:
+            updates(trainer, 2)
+            return weights_of(trainer)
+
+    assert torch.equal(run(vec_options), run({}))
+
+
 def test_compile_traces_the_forward_pass_and_gives_the_same_run(monkeypatch):
     def run(**fields):
         with make_trainer(num_iterations=2, **fields) as trainer:

@@ -92,7 +92,8 @@ class Experience:
         if self.action_mask is not None:
             self._by_agent["action_mask"] = self._view_by_agent(self.action_mask)
         self._all_rows = slice(0, num_agents)
-        self._columns = {name: self._make_columns(view) for name, view in self._by_agent.items()}
+        # Segment and slot lead: one index gives the rows of all agents.
+        self._columns = {name: view.movedim(0, 2) for name, view in self._by_agent.items()}
         self._next_observations = self._view_by_agent(self.next_observations)
         self._states = tuple(self._view_by_agent(part) for part in self.states)
 
@@ -103,15 +104,15 @@ class Experience:
 
     def write(self, name: str, rows: Rows, slot: int, value: torch.Tensor | float | bool) -> None:
         """Write one value per row into `slot` of [0, num_slots)."""
-        column = self._columns[name][slot]
-        if isinstance(value, torch.Tensor) and rows == self._all_rows:
+        column = self._columns[name][divmod(slot, self.horizon)]
+        if isinstance(value, torch.Tensor) and isinstance(rows, slice) and rows == self._all_rows:
             column.copy_(value)  # the usual case, several times as fast as an index
         else:
             column[rows] = value
 
     def read(self, name: str, rows: Rows, slot: int) -> torch.Tensor:
         """Return what `slot` holds for each row."""
-        return self._columns[name][slot][rows]
+        return self._columns[name][divmod(slot, self.horizon)][rows]
 
     def write_start(self, rows: Rows, slot: int, state: Sequence[torch.Tensor]) -> None:
         """Write the recurrent state before `slot`, the first of a segment."""
@@ -144,10 +145,6 @@ class Experience:
         """Return a per-slot array as (num_agents, num_slots), without the extra column of values and resets."""
         by_agent = self._by_agent[name][:, :, : self.horizon]
         return by_agent.reshape(self.num_agents, self.num_slots, *by_agent.shape[3:])
-
-    def _make_columns(self, by_agent: torch.Tensor) -> list[torch.Tensor]:
-        """Return a view of each slot: (num_agents, ...)."""
-        return [by_agent[:, segment, t] for segment in range(self.segments_per_agent) for t in range(self.horizon)]
 
     def _view_by_agent(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.view(self.num_agents, self.segments_per_agent, *tensor.shape[1:])
