@@ -279,3 +279,38 @@ def test_one_env_object_can_be_stepped_as_it_is(envs):
         assert vector.reset(seed=0)[0].tolist() == [[4, 0, -1]]
         assert vector.driver_env is env
         assert np.shares_memory(vector.step(np.array([9]))[0], env.observations)
+
+
+class Legacy(PufferEnv):
+    """A batch in the style of PufferLib 3.0: it takes num_envs and knows only its number of rows."""
+
+    def __init__(self, num_envs=1, buf=None, seed=0):
+        self.single_observation_space = spaces.Box(0, 2**31, (1,), np.float64)
+        self.single_action_space = spaces.Discrete(2)
+        self.num_agents = num_envs
+        super().__init__(buf)
+
+    def reset(self, seed=0):
+        self.observations[:, 0] = seed
+        return self.observations, []
+
+    def step(self, actions):
+        self.actions[:] = actions
+        return self.observations, self.rewards, self.terminals, self.truncations, [{"mean": 1.0}]
+
+
+def test_a_batch_env_of_pufferlib_is_made_of_worlds(make):
+    from puffer_spaces import world_seed
+
+    def create(num_envs, buf=None, seed=0):
+        return Legacy(num_envs, buf, seed)
+
+    workers_of = {"one creator": (create, 4, {}), "objects": (create, 2, {"env_kwargs": {"num_envs": 2}})}
+    for env, num_envs, kwargs in workers_of.values():
+        with make(env, num_envs, **kwargs) as vector:
+            assert (vector.num_envs, vector.num_agents, vector.batch_size) == (4, 4, 4)
+            observations, _ = vector.reset(seed=3)
+            firsts = {0, 2} if vector.num_workers == 2 or kwargs else {0}
+            assert {int(seed) for seed in observations[:, 0]} == {world_seed(3, world) for world in firsts}
+            infos = vector.step(np.ones(4, int))[4]
+            assert [info["agent_index"] for info in infos] == sorted(firsts)

@@ -253,8 +253,10 @@ def is_zombie(pid):
         return True
 
 
-@pytest.mark.parametrize("context", ["forkserver", "spawn", "fork"])
-@pytest.mark.parametrize(("end", "code"), [("raise", 1), ("return", 0)])
+@pytest.mark.parametrize(
+    ("context", "end", "code"),
+    [("forkserver", "raise", 1), ("spawn", "raise", 1), ("fork", "raise", 1), ("forkserver", "return", 0)],
+)
 def test_a_script_that_ends_without_close_leaves_no_worker(tmp_path, context, end, code):
     script = run_script(tmp_path, f"main({context!r}, {end!r}, 0.0)")
     out, err = script.communicate(timeout=30)
@@ -265,8 +267,15 @@ def test_a_script_that_ends_without_close_leaves_no_worker(tmp_path, context, en
     assert_gone([int(pid) for pid in out.split()])
 
 
-@pytest.mark.parametrize("context", ["forkserver", "spawn", "fork"])
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("context", "sent"),
+    [
+        ("forkserver", signal.SIGKILL),
+        ("spawn", signal.SIGKILL),
+        ("fork", signal.SIGKILL),
+        ("forkserver", signal.SIGTERM),
+    ],
+)
 def test_workers_end_when_their_parent_is_killed(tmp_path, context, sent):
     script = run_script(tmp_path, f"main({context!r}, 'hang', 60.0)")
     pids = [int(pid) for pid in script.stdout.readline().split()]

@@ -229,6 +229,10 @@ cdef class StepPool:
         """Give up a thread that is stuck in an env: threads and jobs stay for good, and so must the envs."""
         self._is_left = True
 
+    def num_slices(self, int job):
+        """Return the number of slices of job `job`; one that has a single slice is never shared."""
+        return self._job(job).num_slices
+
     def times_ns(self, int job):
         """Return the average times of a step of job `job`, alone and shared; 0 where not measured."""
         cdef PoolJob *place = self._job(job)

@@ -101,7 +101,7 @@ def make(
         first_world: Number of the first world, where several vector envs share one numbering.
         zero_copy: False is PufferLib's way to say order="first_come".
         overwork: Taken for PufferLib's sake: more workers than CPUs are allowed, they sleep instead of spinning.
-        **kwargs: Keyword arguments of every env.
+        **kwargs: Keyword arguments of every env. Those with a name that `make` takes itself go to env_kwargs.
 
     Returns:
         The vector env, not yet reset. Close it, or use it in a `with` statement.

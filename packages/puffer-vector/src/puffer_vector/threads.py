@@ -78,6 +78,7 @@ class NativeThreads(OneSlotSteps):
             for env, capsule in zip(worker.envs, capsules, strict=True):
                 _check_capsule(env, capsule)
             self._pool.set_job(slot, capsules)
+        self._is_small = helps and self._pool.num_slices(0) < 2  # there is nothing to share
         return bound
 
     @property
@@ -125,6 +126,8 @@ class NativeThreads(OneSlotSteps):
         return Outcome(infos, no_records())
 
     def _step_only(self, worker: Worker) -> list[dict[str, Any]]:
+        if self._is_small:
+            return worker.step()
         self._started((0,))
         is_done = False
         try:
