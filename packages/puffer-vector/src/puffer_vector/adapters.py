@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
+from gymnasium import vector as gymnasium_vector
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Dicts = list[dict[str, Any]]
+SAME_STEP: Any = getattr(getattr(gymnasium_vector, "AutoresetMode", None), "SAME_STEP", "SameStep")
+"""Gymnasium's name for resetting in the step that ends an episode; Gymnasium 1.0 had no enum for it."""
 
 
 def as_gymnasium(vector: VectorEnv, copy: bool = True) -> GymnasiumVectorEnv:
@@ -155,7 +157,7 @@ class _GymnasiumVector(GymnasiumVectorEnv):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.render_mode = vector.render_mode
-        self.metadata = {**dict(getattr(vector, "metadata", {})), "autoreset_mode": AutoresetMode.SAME_STEP}
+        self.metadata = {**dict(getattr(vector, "metadata", {})), "autoreset_mode": SAME_STEP}
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
