@@ -1,4 +1,5 @@
 import functools
+import pickle
 from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
@@ -246,3 +247,17 @@ def test_adapters_are_read_from_the_entry_points_in_the_order_of_their_names(mon
 def test_what_is_no_env_is_refused(env, words):
     with pytest.raises(TypeError, match=words):
         as_puffer_env(env)
+
+
+def test_actions_of_a_copied_env_are_never_wrapped_around():
+    env = as_puffer_env(Captured(), buf=make_buffers())
+    reset_env(env)
+
+    with pytest.raises(ValueError, match="actions of Captured must fit int32"):
+        env.step(np.array([2**40, 0, 0]))
+
+
+def test_a_copied_env_pickles():
+    env = as_puffer_env(Captured(), buf=make_buffers())
+
+    assert pickle.loads(pickle.dumps(env)).metadata == dict(Captured.metadata)

@@ -1,4 +1,5 @@
 import functools
+import pickle
 
 import numpy as np
 import pytest
@@ -239,7 +240,7 @@ def make(**attributes):
         (
             {"single_observation_space": OBSERVATION, "single_action_space": spaces.Discrete(2), "num_agents": 0},
             ValueError,
-            "got num_agents=0, num_envs=1",
+            "num_agents must be an integer of at least 1; got 0",
         ),
         (
             {
@@ -314,6 +315,80 @@ def test_spaces_are_made_from_shapes():
     )
     assert env.make_discrete(3) == spaces.Discrete(3)
     assert env.make_multi_discrete([3, 4]) == spaces.MultiDiscrete([3, 4])
+
+
+def test_shapes_of_three_sizes_are_images_unless_bounds_or_a_dtype_are_given():
+    env = Counter()
+
+    assert env.make_space({"image": (84, 84, 3), "vector": (10,), "deep": {"scalar": ()}}) == spaces.Dict(
+        image=spaces.Box(0, 255, (84, 84, 3), np.uint8),
+        vector=spaces.Box(-np.inf, np.inf, (10,)),
+        deep=spaces.Dict(scalar=spaces.Box(-np.inf, np.inf, ())),
+    )
+    assert env.make_space((2, 2, 2), low=-1, high=1) == spaces.Box(-1, 1, (2, 2, 2), np.float32)
+    assert env.make_space((2, 2, 2), dtype=np.float32).dtype == np.float32
+    assert env.make_space(np.int64(3)).shape == (3,)
+
+
+@pytest.mark.parametrize("shape", [None, 1.5, "84", (2.0,), [(3,), (2,)], spaces.Discrete])
+def test_what_is_no_shape_is_refused(shape):
+    with pytest.raises(TypeError, match="shape must be an integer or a sequence of integers; got"):
+        Counter().make_space(shape)
+    with pytest.raises(TypeError, match="num_choices must be an integer or a sequence of integers; got"):
+        Counter().make_multi_discrete(shape)
+
+
+@pytest.mark.parametrize("shape", [0, -1, (3, 0), (2, -1)])
+def test_shapes_without_elements_are_refused(shape):
+    with pytest.raises(ValueError, match="shape must have sizes of at least 1; got"):
+        Counter().make_space(shape)
+
+
+FULL = {"single_observation_space": OBSERVATION, "single_action_space": spaces.Discrete(2), "num_agents": 2}
+
+
+@pytest.mark.parametrize("name", ["num_agents", "num_envs"])
+@pytest.mark.parametrize("count", [0, -1, 1.5, 2.0, "2", None, True])
+def test_counts_that_are_no_positive_integers_are_refused(name, count):
+    with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1; got"):
+        make(**{**FULL, name: count})()
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(2**40), spaces.MultiDiscrete([3, 2**31 + 1])])
+def test_choices_beyond_int32_are_refused(space):
+    with pytest.raises(ValueError, match="must have values that fit int32"):
+        make(**{**FULL, "single_action_space": space})()
+
+
+def test_a_dict_of_arrays_may_be_bound_later():
+    env = Counter()
+    buffers = Buffers.allocate(env.single_observation_space, env.single_action_space, env.num_agents)
+    env.set_buffers(dict(**buffers))
+
+    assert env.observations is buffers.observations
+    with pytest.raises(TypeError, match="buf must be Buffers or a dict of arrays; got list"):
+        env.set_buffers([buffers.observations])
+
+
+def test_arrays_with_gaps_and_read_only_ones_are_told_apart():
+    env = Counter()
+    twice = Buffers.allocate(env.single_observation_space, env.single_action_space, 2 * env.num_agents)
+    with pytest.raises(ValueError, match="must be a writable, C-contiguous array; got one with gaps between its rows"):
+        env.set_buffers(twice[::2])
+    fixed = twice[: env.num_agents]
+    fixed.rewards.setflags(write=False)
+    with pytest.raises(ValueError, match=r"rewards of Counter must be .*; got a read-only one"):
+        env.set_buffers(fixed)
+
+
+def test_a_copy_of_an_env_writes_to_rows_of_its_own():
+    env = Counter()
+    env.reset()
+    twin = pickle.loads(pickle.dumps(env))
+    twin.observations[:] = 5
+
+    assert twin.buffers.observations is twin.observations
+    assert not (env.observations == 5).any()
 
 
 def test_joint_spaces_are_made_on_demand():

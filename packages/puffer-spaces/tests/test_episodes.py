@@ -106,3 +106,9 @@ def test_clear_forgets():
     episodes.clear()
 
     assert len(episodes.drain()) == 0
+
+
+@pytest.mark.parametrize("extras", ["wins", (1,), [None]])
+def test_extras_that_are_no_names_are_refused(extras):
+    with pytest.raises(TypeError, match="episode extras must be a sequence of names; got"):
+        Episodes(extras)

@@ -280,7 +280,7 @@ def test_near_values_are_cast_to_the_declared_types(key, value):
         ("idx", np.array([1, 2]), ValueError, r"leaf 'idx' must have shape \(\); got shape \(2,\)"),
         ("idx", None, TypeError, "leaf 'idx' must be an integer"),
         ("pair", [1, 3, 2], ValueError, r"leaf 'pair' must have shape \(2,\); got shape \(3,\)"),
-        ("pair", [1, 11], ValueError, r"leaf 'pair' must be in \[\[0, 0\], \[3, 10\]\]; got \[1, 11\]"),
+        ("pair", [1, 11], ValueError, r"element \[1\] of leaf 'pair' must be in \[0, 10\]; got 11"),
         ("pair", [1.0, 3.0], TypeError, "leaf 'pair' must hold integers"),
         ("bits", [0, 0, 2], ValueError, "leaf 'bits' must be in"),
         ("bits", np.array([0, 0, -1], np.int8), ValueError, "leaf 'bits' must be in"),
@@ -288,7 +288,10 @@ def test_near_values_are_cast_to_the_declared_types(key, value):
         ("deep", ({"y": 1},), KeyError, r"leaf 'deep/0/x' must be given; got keys \['y'\]"),
         ("deep", (3,), TypeError, "leaf 'deep/0/x' must be in a dict; got int 3"),
         ("deep", (), ValueError, "leaf 'deep' must be a tuple of length 1; got length 0"),
-        ("deep", 7, ValueError, "leaf 'deep' must be a tuple of length 1; got 7"),
+        ("deep", 7, TypeError, "leaf 'deep' must be a tuple; got int 7"),
+        ("deep", {0: {"x": 1}}, TypeError, "leaf 'deep' must be a tuple; got dict"),
+        ("deep", {"x"}, TypeError, "leaf 'deep' must be a tuple; got set"),
+        ("pair", [1, [2]], ValueError, "leaf 'pair' must be an array of shape .* got ragged"),
     ],
 )
 def test_bad_values_are_refused_with_the_path_of_the_leaf(key, value, error, words):
@@ -494,3 +497,82 @@ def test_leaves_with_equal_names_stay_apart():
 
     assert layout.unflatten(layout.flatten({"a/0": 2, "a": (4,)})) == {"a/0": 2, "a": (4,)}
     assert len(set(layout.struct_dtype.names)) == 2
+
+
+def test_choices_at_the_ends_of_int64_are_kept():
+    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    for size in (1, 20):
+        space = spaces.MultiDiscrete([3] * size + [2], start=[high - 2] * size + [low])
+        value = np.array([high] * size + [low])
+
+        assert (Layout(space).unflatten(Layout(space).flatten(value)) == value).all()
+        with pytest.raises(ValueError, match=rf"element \[{size}\] of the value must be in"):
+            Layout(space).flatten(np.array([high] * (size + 1)))
+    assert ActionLayout(spaces.Discrete(3, start=high - 2)).unflatten(np.int32(2)) == high
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(2**40), spaces.Tuple([spaces.MultiDiscrete([2, 2**32])])])
+def test_choices_beyond_int32_cannot_be_actions(space):
+    assert Layout(space).dtype == np.int64
+    with pytest.raises(ValueError, match="must have values that fit int32"):
+        ActionLayout(space)
+
+
+def test_an_integer_action_is_never_made_of_nan_or_beyond_its_dtype():
+    top = np.iinfo(np.uint64).max
+    layout = ActionLayout(
+        spaces.Dict(
+            count=spaces.Box(0, top, (1,), np.uint64),
+            force=spaces.Box(-1, 1, (1,)),
+            level=spaces.Box(-5, 5, (1,), np.int64),
+        )
+    )
+
+    action = layout.unflatten(np.array([2.0**64, 0.5, 9]))
+    assert action["count"] > np.uint64(top - 4096)
+    assert action["level"] == 5
+    with pytest.raises(ValueError, match="leaf 'level' must be a number; got nan"):
+        layout.unflatten(np.array([0, 0, np.nan]))
+
+
+def test_floats_that_overflow_the_declared_dtype_are_refused():
+    space = spaces.Dict(depth=spaces.Box(-np.inf, np.inf, (2,), np.float16))
+
+    with pytest.raises(ValueError, match=r"leaf 'depth' must fit float16; got float64 values in \[0.0, 1000000000.0\]"):
+        Layout(space).flatten({"depth": np.array([0, 1e9])})
+    assert np.isinf(Layout(space).flatten({"depth": [np.inf, 0]})[0])
+
+
+@pytest.mark.parametrize("value", [None, "ab", {}, object(), [None, 1]])
+def test_what_is_no_number_is_named(value):
+    with pytest.raises(TypeError, match="the value must hold numbers; got"):
+        Layout(spaces.Box(0, 1, (2,))).flatten(value)
+
+
+def test_a_row_that_cannot_be_written_is_refused():
+    layout = Layout(spaces.MultiDiscrete([3, 3]))
+    fixed = np.zeros(2, np.int64)
+    fixed.setflags(write=False)
+
+    for write in (lambda row: layout.flatten_into([1, 2], row), layout.bind):
+        with pytest.raises(ValueError, match=r"row must be a writable array; got list \[0, 0\]"):
+            write([0, 0])
+        with pytest.raises(ValueError, match="row must be a writable array; got a read-only array"):
+            write(fixed)
+    assert layout.unflatten(fixed).tolist() == [0, 0]
+
+
+def test_layouts_of_dicts_in_another_order_differ():
+    one, other = spaces.Discrete(2), spaces.Discrete(3)
+
+    assert spaces.Dict([("z", one), ("a", other)]) == spaces.Dict([("a", other), ("z", one)])
+    assert Layout(spaces.Dict([("z", one), ("a", other)])) != Layout(spaces.Dict([("a", other), ("z", one)]))
+
+
+def test_a_batch_may_have_no_rows_or_lie_across_memory():
+    space = spaces.Dict(idx=spaces.Discrete(3), pos=spaces.Box(0, 1, (2,)))
+    layout = Layout(space)
+
+    assert layout.unflatten_batch(np.zeros((0, *layout.row_shape), np.uint8))["pos"].shape == (0, 2)
+    rows = np.stack([layout.flatten({"idx": i, "pos": [0.5, 1]}) for i in range(3)])
+    assert layout.unflatten_batch(np.asfortranarray(rows))["idx"].tolist() == [0, 1, 2]

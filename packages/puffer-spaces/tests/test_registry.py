@@ -1,6 +1,7 @@
 import math
 import sys
 import types
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -209,3 +210,94 @@ def test_installed_packages_are_asked_through_entry_points(monkeypatch):
         assert env_ids() == ["a-env", "b-env"]
     finally:
         registry._discovered.cache_clear()
+
+
+def test_an_id_or_alias_belongs_to_one_env():
+    register(EnvSpec("ocean-one", Configurable, aliases=("one",)))
+
+    with pytest.raises(ValueError, match="got 'one' for one, which ocean-one has"):
+        register("one", Configurable)
+    with pytest.raises(ValueError, match="got 'ocean-one' for ocean-two, which ocean-one has"):
+        register(EnvSpec("ocean-two", Configurable, aliases=("ocean-one",)))
+    assert env_ids() == ["ocean-one"]
+
+
+def test_a_later_registration_takes_the_aliases_of_an_earlier_away():
+    register(EnvSpec("my-env", Configurable, aliases=("mine",)))
+    register("my-env", Configurable)
+
+    with pytest.raises(UnknownEnvError):
+        spec("mine")
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "words"),
+    [
+        ({"entry_point": 5}, ValueError, 'entry_point of my-env must be "module:name"; got 5'),
+        ({"entry_point": "module"}, ValueError, "must be \"module:name\"; got 'module'"),
+        ({"entry_point": ":attribute"}, ValueError, 'must be "module:name"'),
+        ({"config": "my.toml"}, ValueError, "config of my-env must be \"module:name\"; got 'my.toml'"),
+        ({"policy": "module:"}, ValueError, 'policy of my-env must be "module:name"'),
+        ({"kwargs": 5}, TypeError, "kwargs a dict; got .* and 5"),
+        ({"aliases": "mine"}, TypeError, "must be a tuple .* got 'mine'"),
+        ({"aliases": ("",)}, ValueError, "an environment id must be a name without spaces; got ''"),
+        ({"id": "my env"}, ValueError, "an environment id must be a name without spaces; got 'my env'"),
+    ],
+)
+def test_fields_of_a_spec_are_checked_when_it_is_made(fields, error, words):
+    with pytest.raises(error, match=words):
+        EnvSpec(**{"id": "my-env", "entry_point": Configurable, **fields})
+
+
+def test_a_spec_and_an_entry_point_together_are_refused():
+    with pytest.raises(TypeError, match="register takes an id and an entry_point, or an EnvSpec"):
+        register(EnvSpec("my-env", Configurable), Configurable)
+
+
+@pytest.mark.parametrize("env_id", [None, 5, ["my-env"]])
+def test_ids_are_strings(env_id):
+    for look_up in (spec, make_env, load_config):
+        with pytest.raises(TypeError, match="an environment id must be a string; got"):
+            look_up(env_id)
+
+
+def test_an_entry_point_that_leads_nowhere_is_named():
+    register("no-module", "no_such_module:Env")
+    register("no-attribute", "math:Env")
+
+    with pytest.raises(ModuleNotFoundError) as caught:
+        make_env("no-module")
+    assert caught.value.__notes__ == ["raised by the import of the entry point 'no_such_module:Env'"]
+    with pytest.raises(ValueError, match="got 'math:Env', but module 'math' has no attribute 'Env'"):
+        make_env("no-attribute")
+
+
+def test_what_an_entry_point_raises_is_kept_with_the_id():
+    def fail():
+        raise RuntimeError("boom")
+
+    register("my-env", fail)
+
+    with pytest.raises(RuntimeError, match="boom") as caught:
+        make_env("my-env")
+    assert "raised while my-env was made by" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(int, np.array([3])), (float, np.array([3.0, 1.0])), (float, 10**400), (int, np.nan)]
+)
+def test_what_only_looks_like_a_number_is_refused_with_the_name(kind, value):
+    with pytest.raises(TypeError, match=f"size must be {kind.__name__}; got"):
+        Parameter("size", kind, 1).check(value)
+
+
+def test_registering_from_several_threads_is_safe():
+    def register_many(thread):
+        for index in range(100):
+            register(f"env-{thread}-{index}", Configurable)
+            env_ids()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(register_many, range(4)))
+
+    assert len(env_ids()) == 400

@@ -125,5 +125,19 @@ def test_the_short_form_must_go_through_the_door_first():
         def reset(self):
             return np.zeros(1)
 
-    with pytest.raises(TypeError, match=r"got Short in the short form. Use as_puffer_env\(env\)"):
+    with pytest.raises(
+        TypeError, match=r"must be a PufferEnv with its buffers bound; got Short. Use as_puffer_env\(env\)"
+    ):
         reset_env(Short())
+
+
+@pytest.mark.parametrize("infos", [5, "ab", [1], {1, 2}])
+def test_infos_of_another_kind_are_refused(infos):
+    with pytest.raises(TypeError, match="infos must be a list of dicts; got"):
+        list_of_infos(infos)
+
+
+@pytest.mark.parametrize("env", [None, object()])
+def test_what_is_no_puffer_env_is_not_reset(env):
+    with pytest.raises(TypeError, match="env must be a PufferEnv with its buffers bound; got"):
+        reset_env(env)

@@ -1,3 +1,5 @@
+import copy
+import pickle
 import random
 
 import numpy as np
@@ -178,7 +180,11 @@ def test_rewards_and_flags_of_one_number_are_accepted_across_an_end(reward, done
 @pytest.mark.parametrize(
     ("result", "error", "words"),
     [
-        ((np.zeros(2), np.zeros(2), False, {}), ValueError, r"reward must be one number; got an array of shape \(2,\)"),
+        (
+            (np.zeros(2), np.zeros(2), False, {}),
+            ValueError,
+            r"reward of Wrong must be one number; got an array of shape \(2,\)",
+        ),
         ((np.zeros(2), 0.0, np.zeros(2, bool), {}), ValueError, r"done must be one number"),
         ((np.zeros(3), 0.0, False, {}), ValueError, r"must have shape \(2,\); got shape \(3,\)"),
         ((np.zeros(2), 0.0), TypeError, r"step of Wrong must return .*got tuple of length 2"),
@@ -465,3 +471,192 @@ def test_spaces_may_be_class_attributes():
             self.info = {}
 
     assert as_puffer_env(Static).single_observation_space == spaces.Box(0, 9, (2,))
+
+
+def make(cls=Count, **methods):
+    return as_puffer_env(type("Made", (cls,), methods))
+
+
+@pytest.mark.parametrize(
+    ("observation", "error", "words"),
+    [
+        (None, TypeError, "observation of Made: the value must hold numbers; got NoneType"),
+        (np.zeros(3), ValueError, r"observation of Made: the value must have shape \(2,\); got shape \(3,\)"),
+        ((np.zeros(2), None), ValueError, "observation of Made: the value must be an array of shape"),
+    ],
+)
+def test_what_an_env_may_not_observe_is_named(observation, error, words):
+    broken = []
+    env = make(reset=lambda self: observation if broken else np.zeros(2))
+    broken.append(True)
+
+    with pytest.raises(error, match=words):
+        env.reset()
+
+
+@pytest.mark.parametrize("info", [[], [1], 3, "score", True])
+def test_infos_that_are_no_dicts_are_refused(info):
+    env = make(step=lambda self, action: (np.zeros(2), 1.0, False, info))
+    env.reset()
+
+    with pytest.raises(TypeError, match="info of Made must be a dict; got"):
+        env.step([0])
+
+
+def test_values_in_the_wrong_order_are_refused():
+    env = make(step=lambda self, action: (np.zeros(2), 1.0, {}, False, True))
+    env.reset()
+
+    with pytest.raises(TypeError, match="info of Made must be a dict; got True"):
+        env.step([0])
+
+
+@pytest.mark.parametrize(
+    ("actions", "error", "words"),
+    [
+        ([4], ValueError, r"action of Count: the value must be in \[0, 3\]; got 4"),
+        ([-1], ValueError, r"action of Count: the value must be in \[0, 3\]; got -1"),
+        ([2**40], ValueError, "actions of Count must fit int32"),
+        ([0, 1], ValueError, r"actions of Count must have shape \(1,\); got \(2,\)"),
+        (None, ValueError, r"actions of Count must have shape \(1,\); got \(\)"),
+    ],
+)
+def test_actions_that_the_env_does_not_have_are_refused(actions, error, words):
+    env = as_puffer_env(Count)
+    env.reset()
+
+    with pytest.raises(error, match=words):
+        env.step(actions)
+    assert env.env.actions_seen == []
+
+
+def test_a_closed_env_is_neither_reset_nor_stepped():
+    env = as_puffer_env(Count)
+    env.reset()
+    env.close()
+    env.close()
+
+    for call in (env.reset, lambda: env.step([0])):
+        with pytest.raises(RuntimeError, match=r"Count must be open; close\(\) was called. Make a new one"):
+            call()
+
+
+def test_what_an_env_raises_comes_through():
+    def fail(self, *arguments):
+        raise RuntimeError("boom")
+
+    for name, call in (("step", lambda env: env.step([0])), ("close", lambda env: env.close())):
+        env = make(**{name: fail})
+        env.reset()
+        with pytest.raises(RuntimeError, match="boom"):
+            call(env)
+
+
+def test_episodes_of_one_step_end_on_every_step():
+    env = make(step=lambda self, action: (np.full(2, 9), 1.0, True, {}))
+    env.reset()
+
+    assert [step[:4] for step in run(env, 3)] == [[[0, 0], [9, 9], 1, True]] * 3
+    assert env.episodes()["episode_length"].tolist() == [1, 1, 1]
+
+
+def test_a_second_reset_starts_anew():
+    env = as_puffer_env(Count)
+    env.reset()
+    run(env, 2)
+    env.reset()
+    run(env, 3)
+
+    assert env.episodes()["episode_length"].tolist() == [3]
+
+
+@pytest.mark.parametrize("seed", [0, 2**70, np.int64(3), np.uint64(2**64 - 1), np.array(3)])
+def test_any_integer_is_a_seed(seed):
+    assert as_puffer_env(Count).reset(seed=seed)[0].tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize(("seed", "error"), [(-1, ValueError), (1.5, TypeError), ("a", TypeError), ([3], TypeError)])
+def test_other_seeds_are_refused(seed, error):
+    with pytest.raises(error, match=r"seed must be .*; got"):
+        as_puffer_env(Count).reset(seed=seed)
+
+
+class Several(PufferEnv):
+    """Dicts per agent, with spaces assigned after super().__init__()."""
+
+    def __init__(self, buf=None):
+        super().__init__(buf)
+        self.single_observation_space = spaces.Box(0, 1, (2,))
+        self.single_action_space = spaces.Discrete(2)
+        self.num_agents = 2
+
+    def reset(self):
+        return {"a": np.zeros(2), "b": np.zeros(2)}
+
+
+class Uncounted(Several):
+    def __init__(self, buf=None):
+        super().__init__(buf)
+        del self.num_agents
+
+
+class Rewarded(Uncounted):
+    def reset(self):
+        return np.zeros(2)
+
+    def step(self, action):
+        return self.reset(), {"a": 1.0, "b": 1.0}, {"a": False, "b": False}, {}
+
+
+@pytest.mark.parametrize(
+    ("cls", "got"), [(Several, "num_agents=2"), (Uncounted, "a dict of observations"), (Rewarded, "a dict of rewards")]
+)
+def test_the_short_form_is_for_one_agent(cls, got):
+    def play():
+        env = as_puffer_env(cls)
+        env.reset()
+        env.step([0])
+
+    with pytest.raises(TypeError, match=f"{cls.__name__} must have one agent in the short form; got {got}. For more"):
+        play()
+
+
+def test_a_missing_call_of_the_base_constructor_is_explained():
+    class Forgot(Count):
+        def __init__(self):
+            self.single_observation_space = spaces.Box(0, 1, (2,))
+            self.single_action_space = spaces.Discrete(2)
+
+    with pytest.raises(TypeError, match=r"Forgot must call super\(\).__init__\(buf\)"):
+        as_puffer_env(Forgot)
+
+
+def test_a_discrete_space_may_be_observed():
+    class Places(Count):
+        def __init__(self, buf=None):
+            super().__init__(buf)
+            self.observation_space = self.make_discrete(5)
+
+        def reset(self):
+            return 4
+
+        def step(self, action):
+            return 3, 1.0, True, {}
+
+    env = as_puffer_env(Places)
+
+    assert env.reset()[0].tolist() == [[4]]
+    assert env.step([0])[0].tolist() == [[4]]
+    assert env.final_observations.tolist() == [[3]]
+
+
+@pytest.mark.parametrize("copy_of", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_of_an_env_steps_on_its_own_rows(copy_of):
+    env = as_puffer_env(Count)
+    env.reset(seed=3)
+    twin = copy_of(env)
+    twin.step([1])
+
+    assert twin.observations.tolist() == twin.buffers.observations.tolist() == [[1, 1]]
+    assert env.observations.tolist() == [[0, 0]]
+    assert (len(env.env.actions_seen), len(twin.env.actions_seen)) == (0, 1)

@@ -110,3 +110,13 @@ def test_choices_are_counted_through_the_structure():
     assert action_nvec(spaces.Discrete(3)).dtype == np.int64
     with pytest.raises(TypeError, match="action_nvec takes discrete spaces"):
         action_nvec(spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (1,))]))
+
+
+def test_a_joint_space_never_wraps_a_choice_around():
+    for space in (spaces.Discrete(3, start=2**40), spaces.Discrete(2**40), spaces.MultiDiscrete([2, 2**40])):
+        with pytest.raises(ValueError, match="must have values that fit int32"):
+            joint_space(space, 2)
+
+
+def test_a_space_without_leaves_has_no_choices():
+    assert action_nvec(spaces.Dict({})).tolist() == action_nvec(spaces.Tuple([])).tolist() == []

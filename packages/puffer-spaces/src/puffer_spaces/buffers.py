@@ -114,6 +114,10 @@ class Buffers:
         """Take a dict of arrays, PufferLib's form of buffers. A missing `final_observations` is allocated."""
         if isinstance(arrays, Buffers):
             return arrays
+        if not isinstance(arrays, Mapping):
+            raise TypeError(
+                f"buf must be Buffers or a dict of arrays; got {type(arrays).__name__}. Pass None for new ones."
+            )
         names = [field.name for field in fields(cls)]
         given = {name: arrays[name] for name in names if name in arrays}
         missing = [name for name in names[:6] if name not in given]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from puffer_spaces.buffers import Array, Buffers
+from puffer_spaces.coercion import copy_actions
 from puffer_spaces.env import PufferEnv, StepResult
 from puffer_spaces.resets import reset_env
 
@@ -34,7 +35,7 @@ class CopiedEnv(PufferEnv):
         self.action_mask_size = env.action_mask_size
         self.episode_extras = env.episode_extras
         self.has_state = env.has_state
-        self.metadata = env.metadata
+        self.metadata = dict(env.metadata)
         self.render_mode = env.render_mode
         self.observation_layout = env.observation_layout
         self.action_layout = env.action_layout
@@ -67,10 +68,8 @@ class CopiedEnv(PufferEnv):
 
     def step(self, actions: Array) -> StepResult:
         """Step the env and copy its rows."""
-        if self.env.actions.shape == np.shape(actions):
-            np.copyto(self.env.actions, actions, casting="same_kind")
-            actions = self.env.actions
-        infos = self.env.step(actions)[4]
+        copy_actions(actions, self.env.actions, type(self.env).__name__)
+        infos = self.env.step(self.env.actions)[4]
         self._copy_results()
         return self.observations, self.rewards, self.terminals, self.truncations, infos
 

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from puffer_spaces.buffers import Array, Buffers, action_dtype
 from puffer_spaces.episodes import episode_dtype
 from puffer_spaces.resets import reset_env
-from puffer_spaces.spaces import joint_space
+from puffer_spaces.spaces import as_sizes, check_choices, joint_space, space_of_shapes
 
 if TYPE_CHECKING:
     from puffer_spaces.layout import ActionLayout, Layout
@@ -100,6 +100,7 @@ class PufferEnv:
                 "action_space after it."
             )
         _check_spaces(self)
+        _check_counts(self)
         if buf is None:
             buf = Buffers.allocate(
                 self.single_observation_space, self.single_action_space, self.num_agents, self.action_mask_size
@@ -157,6 +158,7 @@ class PufferEnv:
         Raises:
             ValueError: An array has another dtype or shape than the spaces say, or is read-only.
         """
+        buffers = Buffers.from_mapping(buffers)
         _check_buffers(self, buffers)
         self.buffers = buffers
         self.observations = buffers.observations
@@ -280,22 +282,21 @@ class PufferEnv:
         shape: int | Sequence[int] | Mapping[str, Any] | spaces.Space[Any],
         low: float | None = None,
         high: float | None = None,
-        dtype: Any = np.float32,
+        dtype: Any = None,
     ) -> spaces.Space[Any]:
-        """Make a Box of a shape, or a Dict of a mapping from names to shapes.
+        """Make a Box of a shape, or a Dict of a mapping from names to shapes. A space stays as it is.
 
-        Bounds default to the range of an integer dtype and to infinity for a float one.
+        Args:
+            shape: Sizes; an int is the length of a vector, () a scalar.
+            low: Smallest value; None for that of an integer dtype, -inf for a float one.
+            high: Largest value; None for that of an integer dtype, inf for a float one.
+            dtype: None for uint8 where the shape has three sizes and no bounds are given, an image, else float32.
+
+        Raises:
+            TypeError: The shape is none.
+            ValueError: A size is less than 1.
         """
-        if isinstance(shape, spaces.Space):
-            return shape
-        if isinstance(shape, Mapping):
-            return spaces.Dict({name: self.make_space(leaf, low, high, dtype) for name, leaf in shape.items()})
-        dtype = np.dtype(dtype)
-        smallest, largest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
-        if dtype.kind == "b":
-            smallest, largest = 0, 1
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        return spaces.Box(smallest if low is None else low, largest if high is None else high, shape, dtype.type)
+        return space_of_shapes(shape, low, high, dtype)
 
     def make_discrete(self, num_choices: int) -> spaces.Discrete:
         """Make the space of one choice 0 .. num_choices - 1."""
@@ -303,7 +304,7 @@ class PufferEnv:
 
     def make_multi_discrete(self, num_choices: Sequence[int]) -> spaces.MultiDiscrete:
         """Make the space of several choices at once."""
-        return spaces.MultiDiscrete(list(num_choices))
+        return spaces.MultiDiscrete(np.array(as_sizes("num_choices", num_choices)))
 
 
 def _cleared_before(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -337,14 +338,25 @@ def _check_spaces(env: PufferEnv) -> None:
             f"{name}.single_action_space must be a gymnasium Discrete, MultiDiscrete or Box; got {action_space!r}. "
             "Use ActionLayout(space).row_space and read rows with ActionLayout.unflatten."
         )
-    if not isinstance(action_space, spaces.Box) and np.any(np.asarray(action_space.start) != 0):
+    if isinstance(action_space, spaces.Box):
+        return
+    check_choices(action_space)
+    if np.any(np.asarray(action_space.start) != 0):
         raise ValueError(
             f"{name}.single_action_space must start at 0, since actions are choices 0..n-1; got {action_space!r}. "
             "Add the start in step, or use ActionLayout(space), which does."
         )
-    if int(env.num_agents) < 1 or int(env.num_agents) % int(env.num_envs):
+
+
+def _check_counts(env: PufferEnv) -> None:
+    name = type(env).__name__
+    for attribute in ("num_agents", "num_envs"):
+        count = getattr(env, attribute)
+        if isinstance(count, bool) or not hasattr(count, "__index__") or count < 1:
+            raise ValueError(f"{name}.{attribute} must be an integer of at least 1; got {count!r}. Set it first.")
+    if env.num_agents % env.num_envs:
         raise ValueError(
-            f"{name}.num_agents must be a positive multiple of num_envs; got num_agents={env.num_agents}, "
+            f"{name}.num_agents must be a multiple of num_envs; got num_agents={env.num_agents}, "
             f"num_envs={env.num_envs}. Rows are worlds times agents per world."
         )
 
@@ -373,4 +385,8 @@ def _check_buffers(env: PufferEnv, buffers: Buffers) -> None:
                 "Make the buffers with Buffers.allocate(single_observation_space, single_action_space, num_agents)."
             )
         if not array.flags.writeable or not array.flags.c_contiguous:
-            raise ValueError(f"{name} of {type(env).__name__} must be writable and C-contiguous; got {array.flags}.")
+            got = "one with gaps between its rows" if array.flags.writeable else "a read-only one"
+            raise ValueError(
+                f"{name} of {type(env).__name__} must be a writable, C-contiguous array; got {got}. "
+                "Give the memory itself, or a slice of neighbouring rows."
+            )

@@ -29,8 +29,11 @@ def episode_dtype(extras: Sequence[str] = ()) -> np.dtype:
     in natural units, higher is better; `perf` float64, score scaled to [0, 1], or nan; then one float64 per extra.
 
     Raises:
+        TypeError: The extras are one string, or one of them is no string.
         ValueError: An extra has the name of a field, or a name twice.
     """
+    if isinstance(extras, str) or not all(isinstance(extra, str) for extra in extras):
+        raise TypeError(f'episode extras must be a sequence of names; got {extras!r}. Give for example ("kills",).')
     names = [name for name, _ in _FIELDS]
     for extra in extras:
         if extra in names:
@@ -49,8 +52,8 @@ class Episodes:
     """
 
     def __init__(self, extras: Sequence[str] = (), max_records: int = 1 << 20) -> None:
-        self.extras = tuple(extras)
         self.dtype = episode_dtype(extras)
+        self.extras = tuple(extras)
         self.max_records = max(int(max_records), 2)
         self.num_dropped = 0
         self._records = np.zeros(min(_FIRST_CAPACITY, self.max_records), self.dtype)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from puffer_spaces.leaves import Leaf, Path, Reader, Views, Writer, describe, leaf_reader, leaf_writer
-from puffer_spaces.spaces import as_gymnasium_space
+from puffer_spaces.spaces import as_gymnasium_space, check_choices
 
 LEAF_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -45,6 +45,7 @@ class Layout:
 
     Raises:
         TypeError: The space has a leaf of another kind.
+        ValueError: The space has no element.
     """
 
     _zero_based = False
@@ -70,7 +71,10 @@ class Layout:
         return type(self), (self.space,)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and isinstance(other, Layout) and self.space == other.space
+        # Gymnasium's Dicts are equal whatever the order of their keys, rows are not.
+        if type(other) is not type(self) or not isinstance(other, Layout):
+            return False
+        return self.space == other.space and self.struct_dtype == other.struct_dtype
 
     def __hash__(self) -> int:
         return hash((type(self), self.struct_dtype))
@@ -83,7 +87,11 @@ class Layout:
 
         Args:
             row: Writable, C-contiguous array of this layout's dtype with as many elements as a row.
+
+        Raises:
+            ValueError: The row is another.
         """
+        _check_writable(row)
         return BoundRow(self._write, self._read, self._views(row))
 
     def flatten_into(self, value: Any, row: npt.NDArray[Any]) -> None:
@@ -97,6 +105,7 @@ class Layout:
             TypeError: A leaf is of another kind.
             KeyError: A key is missing.
         """
+        _check_writable(row)
         self._write(value, self._views(row))
 
     def flatten(self, value: Any) -> npt.NDArray[Any]:
@@ -117,10 +126,11 @@ class Layout:
         """Return the structure of the space with a view of all rows at each leaf.
 
         Args:
-            rows: (..., *row_shape), C-contiguous rows.
+            rows: (..., *row_shape).
 
         Returns:
-            Nested dicts and tuples of arrays (..., *leaf.shape) of `leaf.dtype` that share memory with `rows`.
+            Nested dicts and tuples of arrays (..., *leaf.shape) of `leaf.dtype` that share memory with `rows` if these
+            are C-contiguous.
         """
         rows = np.asarray(rows)
         lead = rows.shape[: rows.ndim - len(self.row_shape)]
@@ -129,7 +139,8 @@ class Layout:
                 f"rows must be {self.dtype} and end in the shape {self.row_shape}; got {rows.dtype} {rows.shape}. "
                 "Pass an array of rows of this layout's row_space."
             )
-        structs = rows.reshape((*lead, -1)).view(self.struct_dtype)[..., 0]
+        flat = np.ascontiguousarray(rows.reshape((*lead, self.nbytes // self.dtype.itemsize)))
+        structs = flat.view(self.struct_dtype)[..., 0]
         views = [_original(leaf, structs[name]) for leaf, name in zip(self.leaves, self._names, strict=True)]
         return _rebuild(self.space, iter(views))
 
@@ -180,6 +191,11 @@ class ActionLayout(Layout):
     _zero_based = True
 
     def _choose_dtypes(self, leaf_spaces: list[spaces.Space[Any]]) -> tuple[list[np.dtype], bool]:
+        for leaf in leaf_spaces:
+            if isinstance(leaf, spaces.Discrete):
+                check_choices(spaces.Discrete(int(leaf.n)))
+            elif isinstance(leaf, spaces.MultiDiscrete):
+                check_choices(spaces.MultiDiscrete(leaf.nvec))
         if all(isinstance(leaf, spaces.Box) for leaf in leaf_spaces):
             common = np.result_type(*(leaf.dtype for leaf in leaf_spaces))
             return [common] * len(leaf_spaces), False
@@ -220,6 +236,13 @@ class BoundRow:
 def action_space_for(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """Return the space of a row of actions for an action space: `ActionLayout(space).row_space`."""
     return ActionLayout(space).row_space
+
+
+def _check_writable(row: Any) -> None:
+    # A list would be written to a copy of it, which nobody sees.
+    if not isinstance(row, np.ndarray) or not row.flags.writeable:
+        got = "a read-only array" if isinstance(row, np.ndarray) else f"{type(row).__name__} {row!r}"
+        raise ValueError(f"row must be a writable array; got {got}. Pass a row of the env's buffers.")
 
 
 def _find_leaves(space: spaces.Space[Any], path: Path) -> Iterator[tuple[Path, spaces.Space[Any]]]:
@@ -302,13 +325,13 @@ def _compile_tuple(space: spaces.Tuple, path: Path, leaves: Iterator[tuple[int, 
     readers = [read for _, read in compiled]
 
     def write_tuple(value: Any, views: Views) -> None:
-        try:
-            length = len(value)
-        except TypeError:
-            length = -1
-        if length != len(writers):
-            got = f"length {length}" if length >= 0 else f"{value!r}"
-            raise ValueError(f"{describe(path)} must be a tuple of length {len(writers)}; got {got}.")
+        if type(value) is not tuple and not isinstance(value, tuple | list | np.ndarray):
+            raise TypeError(f"{describe(path)} must be a tuple; got {type(value).__name__} {value!r}. Return a tuple.")
+        if len(value) != len(writers):
+            raise ValueError(
+                f"{describe(path)} must be a tuple of length {len(writers)}; got length {len(value)}. "
+                "Return one value for each space of the Tuple."
+            )
         for write, part in zip(writers, value, strict=True):
             write(part, views)
 

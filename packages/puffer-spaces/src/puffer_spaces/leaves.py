@@ -165,13 +165,13 @@ def _choices_writer(leaf: Leaf, index: int) -> Writer:
 
     def write(value: Any, views: Views) -> None:
         if type(value) is not np.ndarray:
-            value = np.asarray(value)
+            value = _as_array(value, shape, path)
         if value.dtype.kind not in "iub":
             raise TypeError(f"{describe(path)} must hold integers; got {value.dtype} {value!r}. Return an int array.")
         if value.shape != shape:
             raise _wrong_shape(path, shape, value)
         if not in_range(value):
-            raise _out_of_range(path, value.tolist(), start.tolist(), (start + nvec - 1).tolist())
+            raise _wrong_choice(path, value, start, nvec)
         views[index][...] = value if shift is None else value - shift
 
     return write
@@ -179,7 +179,7 @@ def _choices_writer(leaf: Leaf, index: int) -> Writer:
 
 def _choices_reader(leaf: Leaf, index: int) -> Reader:
     path, shape, dtype = leaf.path, leaf.shape, np.dtype(leaf.space.dtype)
-    low, high = leaf.low.reshape(shape), leaf.high.reshape(shape)
+    low, nvec = leaf.low.astype(np.int64).reshape(shape), leaf.nvec.reshape(shape)
     in_range = _range_check(leaf, low)
     start = leaf.start.reshape(shape).astype(dtype)
     shift = start if leaf.zero_based and start.any() else None
@@ -187,7 +187,7 @@ def _choices_reader(leaf: Leaf, index: int) -> Reader:
     def read(views: Views) -> Any:
         view = views[index]
         if not in_range(view):
-            raise _out_of_range(path, view.tolist(), low.tolist(), high.tolist())
+            raise _wrong_choice(path, view, low, nvec)
         value = view.astype(dtype)
         return value if shift is None else value + shift
 
@@ -196,9 +196,9 @@ def _choices_reader(leaf: Leaf, index: int) -> Reader:
 
 def _range_check(leaf: Leaf, start: npt.NDArray[Any]) -> Callable[[npt.NDArray[Any]], bool]:
     """Return a predicate: does each element of an integer array lie in [start, start + nvec)?"""
-    bounds = list(zip(start.ravel().tolist(), (start.ravel() + leaf.nvec).tolist(), strict=True))
+    bounds = [(low, low + count) for low, count in zip(start.ravel().tolist(), leaf.nvec.tolist(), strict=True)]
     low = start.astype(np.int64).reshape(leaf.shape)
-    high = low + leaf.nvec.reshape(leaf.shape)
+    high = low + (leaf.nvec.reshape(leaf.shape) - 1)
 
     def small(values: npt.NDArray[Any]) -> bool:
         for value, (first, stop) in zip(values.ravel().tolist(), bounds, strict=True):  # noqa: SIM110 - all() is slower
@@ -207,7 +207,7 @@ def _range_check(leaf: Leaf, start: npt.NDArray[Any]) -> Callable[[npt.NDArray[A
         return True
 
     def large(values: npt.NDArray[Any]) -> bool:
-        return bool(((values >= low) & (values < high)).all())
+        return bool(((values >= low) & (values <= high)).all())
 
     def binary(values: npt.NDArray[Any]) -> bool:
         if values.dtype.itemsize == 1:
@@ -234,20 +234,30 @@ def _box_reader(leaf: Leaf, index: int) -> Reader:
     dtype = np.dtype(leaf.space.dtype)
     if dtype == leaf.dtype:
         return lambda views: views[index].copy()
-    low, high = leaf.space.low, leaf.space.high  # type: ignore[attr-defined]
+    if dtype.kind == "f":
+        return lambda views: views[index].astype(dtype)
+    low, high, path = leaf.space.low, leaf.space.high, leaf.path  # type: ignore[attr-defined]
+    # The nearest float to a large bound may lie beyond every integer of the dtype.
+    largest = high.astype(leaf.dtype)
+    largest = np.where(largest > np.nextafter(2.0**63, 0), np.nextafter(largest, 0), largest)
 
     def read_rounded(views: Views) -> Any:
-        return np.clip(np.rint(views[index]), low, high).astype(dtype)
+        view = views[index]
+        if np.isnan(view).any():
+            raise ValueError(f"{describe(path)} must be a number; got nan in {view}. Look for nan in the policy.")
+        return np.clip(np.clip(np.rint(view), low, largest).astype(dtype), low, high)
 
-    return read_rounded if dtype.kind in "iub" else lambda views: views[index].astype(dtype)
+    return read_rounded
 
 
 def _as_box_value(value: Any, shape: tuple[int, ...], dtype: np.dtype, path: Path) -> npt.NDArray[Any]:
     has_dtype = isinstance(value, np.ndarray | np.generic)
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise ValueError(f"{describe(path)} must be an array of shape {shape}; got ragged {value!r}.") from None
+    array = _as_array(value, shape, path)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(
+            f"{describe(path)} must hold numbers; got {type(value).__name__} {value!r}. "
+            f"Return an array {dtype} of shape {shape}."
+        )
     if array.shape != shape:
         raise _wrong_shape(path, shape, array)
     if array.dtype == dtype:
@@ -266,7 +276,23 @@ def _as_box_value(value: Any, shape: tuple[int, ...], dtype: np.dtype, path: Pat
         )
     if has_dtype:
         _note_cast(path, array.dtype, dtype)
-    return array.astype(dtype)
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(dtype)
+    except FloatingPointError:
+        raise ValueError(
+            f"{describe(path)} must fit {dtype}; got {array.dtype} values in [{array.min()}, {array.max()}]. "
+            "Return values within the declared dtype, or declare a wider one."
+        ) from None
+
+
+def _as_array(value: Any, shape: tuple[int, ...], path: Path) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(
+            f"{describe(path)} must be an array of shape {shape}; got ragged {value!r}. Return rows of one length."
+        ) from None
 
 
 def _note_cast(path: Path, got: np.dtype, declared: np.dtype) -> None:
@@ -300,3 +326,15 @@ def _wrong_shape(path: Path, expected: tuple[int, ...], array: npt.NDArray[Any])
 
 def _out_of_range(path: Path, value: Any, low: Any, high: Any) -> ValueError:
     return ValueError(f"{describe(path)} must be in [{low}, {high}]; got {value}. Return a value that the space has.")
+
+
+def _wrong_choice(
+    path: Path, values: npt.NDArray[Any], low: npt.NDArray[Any], nvec: npt.NDArray[np.int64]
+) -> ValueError:
+    """Return the error for the first element of `values` that is not in [low, low + nvec)."""
+    high = low + (nvec - 1)
+    index = tuple(np.argwhere((values < low) | (values > high))[0].tolist())
+    where = f"element {list(index)} of {describe(path)}"
+    return ValueError(
+        f"{where} must be in [{low[index]}, {high[index]}]; got {values[index]}. Return a value that the space has."
+    )

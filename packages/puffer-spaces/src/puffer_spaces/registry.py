@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib
@@ -68,15 +69,15 @@ class Parameter:
     def _converted(self, value: Any) -> Any:
         if self.type is bool and isinstance(value, bool | np.bool_):
             return bool(value)
-        if self.type is int and not isinstance(value, bool):
-            if isinstance(value, float) and value.is_integer():
-                return int(value)
-            if hasattr(value, "__index__"):
-                return operator.index(value)
-        if self.type is float and not isinstance(value, bool | str) and hasattr(value, "__float__"):
-            return float(value)
         if self.type not in (bool, int, float) and isinstance(value, self.type):
             return value
+        # Arrays have the methods of numbers, and raise in them.
+        with contextlib.suppress(TypeError, OverflowError):
+            if self.type is int and not isinstance(value, bool):
+                is_whole = isinstance(value, float) and value.is_integer()
+                return int(value) if is_whole else operator.index(value)
+            if self.type is float and not isinstance(value, bool | str) and hasattr(value, "__float__"):
+                return float(value)
         raise TypeError(
             f"{self.name} must be {self.type.__name__}; got {value!r} ({type(value).__name__}). "
             f"The default is {self.default!r}."
@@ -109,12 +110,35 @@ class EnvSpec:
     version: str = "1"
     aliases: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name in (self.id, *self.aliases):
+            if not isinstance(name, str) or not name or name.split() != [name]:
+                raise ValueError(f"an environment id must be a name without spaces; got {name!r}. Use <suite>-<name>.")
+        if isinstance(self.aliases, str) or not isinstance(self.kwargs, Mapping):
+            raise TypeError(
+                f"aliases of {self.id} must be a tuple and kwargs a dict; got {self.aliases!r} and {self.kwargs!r}. "
+                'Give for example aliases=("name",) and kwargs={}.'
+            )
+        if not callable(self.entry_point):
+            _split("entry_point", self.id, self.entry_point)
+        for name in ("config", "policy"):
+            if getattr(self, name) is not None:
+                _split(name, self.id, getattr(self, name))
+
+
+def _split(what: str, env_id: str, name: Any) -> tuple[str, str]:
+    """Split "module:attribute" or "module:path" in two."""
+    module, _, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if not module or not rest:
+        raise ValueError(f'{what} of {env_id} must be "module:name"; got {name!r}. Write the colon between the two.')
+    return module, rest
+
 
 _registered: dict[str, EnvSpec] = {}
 
 
 def register(id: str | EnvSpec, entry_point: str | Callable[..., Any] | None = None, **fields: Any) -> EnvSpec:
-    """Add an environment, in place of an earlier one with this id.
+    """Add an environment, in place of an earlier one with this id and of that one's aliases.
 
     Args:
         id: The id, or a whole EnvSpec.
@@ -123,15 +147,29 @@ def register(id: str | EnvSpec, entry_point: str | Callable[..., Any] | None = N
 
     Returns:
         The spec that was added.
+
+    Raises:
+        TypeError: Neither an id and an entry point nor an EnvSpec is given.
+        ValueError: The entry point names nothing, or another registered env has the id or an alias.
     """
-    if isinstance(id, EnvSpec):
+    if isinstance(id, EnvSpec) and entry_point is None and not fields:
         new = id
     elif isinstance(id, str) and id and entry_point is not None:
         new = EnvSpec(id, entry_point, **fields)
     else:
         raise TypeError(f"register takes an id and an entry_point, or an EnvSpec; got {id!r} and {entry_point!r}.")
-    for name in (new.id, *new.aliases):
-        _registered[name] = new
+    names = (new.id, *new.aliases)
+    for name in names:
+        owner = _registered.get(name, new).id
+        if owner != new.id:
+            raise ValueError(
+                f"an id or alias must belong to one environment; got {name!r} for {new.id}, which {owner} has. "
+                "Give it another name."
+            )
+    for name, known in list(_registered.items()):
+        if known.id == new.id:
+            _registered.pop(name, None)
+    _registered.update(dict.fromkeys(names, new))
     return new
 
 
@@ -139,18 +177,21 @@ def spec(id: str) -> EnvSpec:
     """Return the spec of an id or alias.
 
     Raises:
+        TypeError: The id is no string.
         UnknownEnvError: There is none; the message has near ones.
     """
+    if not isinstance(id, str):
+        raise TypeError(f'an environment id must be a string; got {id!r}. Give for example "gym-CartPole-v1".')
     if id in _registered:
         return _registered[id]
     discovered, failures = _discovered()
     if id in discovered:
         return discovered[id]
     known = [*_registered, *discovered]
-    near = difflib.get_close_matches(str(id), known, n=3, cutoff=0.6)
-    if not near:
-        near = sorted(name for name in known if str(id).lower() in name.lower())[:3] if id else []
-    raise UnknownEnvError(str(id), near, failures)
+    near = difflib.get_close_matches(id, known, n=3, cutoff=0.6)
+    if not near and id:
+        near = sorted(name for name in known if id.lower() in name.lower())[:3]
+    raise UnknownEnvError(id, near, failures)
 
 
 def env_ids() -> list[str]:
@@ -180,12 +221,16 @@ def make_env(
     """
     from puffer_spaces.adapt import as_puffer_env
 
-    env_spec = spec(id) if isinstance(id, str) else id
+    env_spec = id if isinstance(id, EnvSpec) else spec(id)
     creator = load_object(env_spec.entry_point)
     arguments = {**env_spec.kwargs, **check_parameters(env_spec, creator, kwargs)}
     if arguments:
         creator = functools.partial(creator, **arguments)
-    return as_puffer_env(creator, buf=buf, seed=seed)
+    try:
+        return as_puffer_env(creator, buf=buf, seed=seed)
+    except Exception as error:
+        error.add_note(f"raised while {env_spec.id} was made by {env_spec.entry_point!r}")
+        raise
 
 
 def check_parameters(env_spec: EnvSpec, creator: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,22 +258,37 @@ def check_parameters(env_spec: EnvSpec, creator: Callable[..., Any], kwargs: Map
 
 def load_config(env_spec: EnvSpec | str) -> dict[str, Any]:
     """Return the parsed TOML beside an environment, or {} where it has none."""
-    if isinstance(env_spec, str):
+    if not isinstance(env_spec, EnvSpec):
         env_spec = spec(env_spec)
     if env_spec.config is None:
         return {}
-    module, _, path = env_spec.config.partition(":")
+    module, path = _split("config", env_spec.id, env_spec.config)
     return tomllib.loads(importlib.resources.files(module).joinpath(path).read_text(encoding="utf-8"))
 
 
 def load_object(name: str | Callable[..., Any]) -> Any:
-    """Import "module:attribute". What is no string is returned as it is."""
+    """Import "module:attribute". What is no string is returned as it is.
+
+    Raises:
+        ValueError: It is not of this form, or the module has no such attribute.
+        ImportError: The module cannot be imported.
+    """
     if not isinstance(name, str):
         return name
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise ValueError(f'an entry point must be "module:attribute"; got {name!r}.')
-    return operator.attrgetter(attribute)(importlib.import_module(module))
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise ValueError(f'an entry point must be "module:attribute"; got {name!r}. Write the colon between the two.')
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        error.add_note(f"raised by the import of the entry point {name!r}")
+        raise
+    try:
+        return operator.attrgetter(attribute)(module)
+    except AttributeError as error:
+        raise ValueError(
+            f"an entry point must name what its module has; got {name!r}, but {error}. Correct it."
+        ) from None
 
 
 @functools.cache

@@ -70,9 +70,9 @@ def reset_env(
     Raises:
         TypeError: `options` are given and the env's `reset` takes none, or the env is in the short form.
     """
-    if env.buffers is None:
+    if getattr(env, "buffers", None) is None:
         raise TypeError(
-            f"env must have its buffers bound; got {type(env).__name__} in the short form. Use as_puffer_env(env)."
+            f"env must be a PufferEnv with its buffers bound; got {type(env).__name__}. Use as_puffer_env(env)."
         )
     takes = reset_arguments(type(env))
     arguments: dict[str, Any] = {}
@@ -113,4 +113,6 @@ def list_of_infos(infos: Any) -> list[dict[str, Any]]:
         return []
     if isinstance(infos, Mapping):
         return [dict(infos)]
+    if not isinstance(infos, list | tuple) or not all(info is None or isinstance(info, Mapping) for info in infos):
+        raise TypeError(f"infos must be a list of dicts; got {infos!r}. Return [] where there is nothing to say.")
     return [info for info in infos if info]

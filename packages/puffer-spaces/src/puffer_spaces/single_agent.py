@@ -12,14 +12,16 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from puffer_spaces.buffers import Array, Buffers
-from puffer_spaces.coercion import as_flag, as_reward
+from puffer_spaces.coercion import as_flag, as_info, as_reward, copy_actions
 from puffer_spaces.env import PufferEnv, StepResult
 from puffer_spaces.episodes import Episodes
-from puffer_spaces.layout import ActionLayout, Layout
+from puffer_spaces.layout import ActionLayout, BoundRow, Layout
 from puffer_spaces.resets import no_options, reset_arguments
 from puffer_spaces.seeding import world_seed
 
 _STATE = struct.Struct("<qdq?")
+_IS_CUT = "TimeLimit.truncated"
+_ROWS = frozenset({"_observation_row", "_final_row", "_action_row"})
 
 
 class SingleAgentEnv(PufferEnv):
@@ -56,11 +58,11 @@ class SingleAgentEnv(PufferEnv):
         self.original_action_space = self.action_layout.space
         self.single_observation_space = self.observation_layout.row_space
         self.single_action_space = self.action_layout.row_space
-        self.metadata = getattr(env, "metadata", self.metadata)
+        self.metadata = dict(getattr(env, "metadata", self.metadata))
         self.render_mode = getattr(env, "render_mode", None)
         self.has_state = bool(getattr(env, "has_state", False))
-        self.episode_extras = tuple(getattr(env, "episode_extras", ()))
-        self._episodes = Episodes(self.episode_extras)
+        self._episodes = Episodes(getattr(env, "episode_extras", ()))
+        self.episode_extras = self._episodes.extras
         self._num_steps = 0
         self._episode_return = 0.0
         self._episode_length = 0
@@ -84,6 +86,14 @@ class SingleAgentEnv(PufferEnv):
         super().set_buffers(buffers)
         self._bind_rows()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copied view is no view: the copy binds its rows anew.
+        return {name: value for name, value in vars(self).items() if name not in _ROWS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._bind_rows()
+
     def _bind_rows(self) -> None:
         self._observation_row = self.observation_layout.bind(self.observations[0:1])
         self._final_row = self.observation_layout.bind(self.final_observations[0:1])
@@ -93,6 +103,7 @@ class SingleAgentEnv(PufferEnv):
         self, seed: int | None = None, first_world: int = 0, options: dict[str, Any] | None = None
     ) -> tuple[Array, list[dict[str, Any]]]:
         """Start a new episode, as `PufferEnv.reset`."""
+        self._check_open()
         if seed is None and not self._is_reset:
             seed = self.initial_seed
         if seed is not None:
@@ -109,11 +120,12 @@ class SingleAgentEnv(PufferEnv):
 
     def step(self, actions: Array) -> StepResult:
         """Step the env, and reset it where its episode ends. As `PufferEnv.step`."""
+        self._check_open()
         if not self._is_reset:
             raise RuntimeError(f"{type(self.env).__name__} must be reset before its first step. Call reset(seed).")
         if actions is not self.actions:
-            np.copyto(self.actions, actions, casting="same_kind")
-        result = self.env.step(self._action_row.read())
+            copy_actions(actions, self.actions, type(self.env).__name__)
+        result = self.env.step(self._read_action())
         observation, reward, terminated, truncated, info = _five_values(result, self.env)
         self._num_steps += 1
         self._episode_length += 1
@@ -126,13 +138,13 @@ class SingleAgentEnv(PufferEnv):
             info = _copied(info)
             infos.append(info)
         if terminated or truncated:
-            self._final_row.write(observation)
+            self._write(self._final_row, observation)
             self._record_episode(info)
             first_info = self._reset_env(None, None)
             if first_info:
                 infos.append({"reset_info": first_info})
         else:
-            self._observation_row.write(observation)
+            self._write(self._observation_row, observation)
         return self.observations, self.rewards, self.terminals, self.truncations, infos
 
     def _reset_env(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
@@ -149,8 +161,26 @@ class SingleAgentEnv(PufferEnv):
                 raise no_options(self.env, options)
             arguments["options"] = options
         observation, info = _two_values(self.env.reset(**arguments), self.original_observation_space)
-        self._observation_row.write(observation)
+        self._write(self._observation_row, observation)
         return _copied(info) if info else {}
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError(f"{type(self.env).__name__} must be open; close() was called. Make a new one.")
+
+    def _read_action(self) -> Any:
+        try:
+            return self._action_row.read()
+        except ValueError as error:
+            raise ValueError(f"action of {type(self.env).__name__}: {error}") from None
+
+    def _write(self, row: BoundRow, observation: Any) -> None:
+        try:
+            row.write(observation)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(observation, Mapping) and not isinstance(self.original_observation_space, spaces.Dict):
+                raise _not_for_several_agents(self.env, "a dict of observations") from None
+            raise type(error)(f"observation of {type(self.env).__name__}: {error.args[0]}") from None
 
     def _record_episode(self, info: Mapping[str, Any]) -> None:
         score, perf = info.get("score"), info.get("perf")
@@ -199,6 +229,8 @@ class SingleAgentEnv(PufferEnv):
 
 def _check_short_form(env: Any) -> None:
     name = type(env).__name__
+    if isinstance(env, PufferEnv) and "initial_seed" not in vars(env):
+        raise TypeError(f"{name} must call super().__init__(buf) in its __init__; it does not. Call it there.")
     for attribute in ("observation_space", "action_space"):
         if _space_of(env, attribute) is None:
             raise TypeError(
@@ -207,10 +239,15 @@ def _check_short_form(env: Any) -> None:
             )
     num_agents = getattr(env, "num_agents", 1)
     if num_agents != 1:
-        raise TypeError(
-            f"{name} must have one agent in the short form; got num_agents={num_agents}. For more, set "
-            "single_observation_space, single_action_space and num_agents before super().__init__(buf)."
-        )
+        raise _not_for_several_agents(env, f"num_agents={num_agents}")
+
+
+def _not_for_several_agents(env: Any, got: str) -> TypeError:
+    return TypeError(
+        f"{type(env).__name__} must have one agent in the short form; got {got}. For more, set "
+        "single_observation_space, single_action_space and num_agents before super().__init__(buf) and write rows, "
+        "or make it a PettingZoo env."
+    )
 
 
 def _space_of(env: Any, attribute: str) -> Any:
@@ -239,25 +276,21 @@ def _two_values(result: Any, space: spaces.Space[Any]) -> tuple[Any, Mapping[str
 def _five_values(result: Any, env: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
     """Take what a step returned, in four values or five, apart."""
     count = len(result) if isinstance(result, tuple | list) else 0
-    if count == 5:
-        observation, reward, terminated, truncated, info = result
-        is_cut = info is not None and bool(info.get("TimeLimit.truncated", False))
-        return (
-            observation,
-            as_reward(reward),
-            as_flag(terminated),
-            as_flag(truncated, "truncated") or is_cut,
-            info or {},
+    if count not in (4, 5):
+        raise TypeError(
+            f"step of {type(env).__name__} must return (observation, reward, done, info) or (observation, reward, "
+            f"terminated, truncated, info); got {type(result).__name__} of length {count}. Return one of them."
         )
-    if count == 4:
-        observation, reward, done, info = result
-        is_done = as_flag(done, "done")
-        is_cut = is_done and info is not None and bool(info.get("TimeLimit.truncated", False))
-        return observation, as_reward(reward), is_done and not is_cut, is_cut, info or {}
-    raise TypeError(
-        f"step of {type(env).__name__} must return (observation, reward, done, info) or (observation, reward, "
-        f"terminated, truncated, info); got {type(result).__name__} of length {count}. Return one of them."
-    )
+    if isinstance(result[1], Mapping):
+        raise _not_for_several_agents(env, "a dict of rewards")
+    info = as_info(result[-1], f"info of {type(env).__name__}")
+    is_cut = as_flag(info.get(_IS_CUT, False), f'info["{_IS_CUT}"]') if info else False
+    reward = as_reward(result[1], f"reward of {type(env).__name__}")
+    if count == 5:
+        terminated, truncated = as_flag(result[2]), as_flag(result[3], "truncated")
+        return result[0], reward, terminated, truncated or is_cut, info
+    is_done = as_flag(result[2], "done")
+    return result[0], reward, is_done and not is_cut, is_done and is_cut, info
 
 
 def _copied(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,15 @@
-"""Conversions of spaces: one agent's to a batch's, foreign ones to Gymnasium's, an action space to its choices."""
+"""Conversions of spaces: one agent's to a batch's, shapes and foreign spaces to Gymnasium's, to counts of choices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
+
+_INT32 = np.iinfo(np.int32)
 
 
 def joint_space(space: spaces.Space[Any], num_agents: int) -> spaces.Space[Any]:
@@ -20,10 +22,11 @@ def joint_space(space: spaces.Space[Any], num_agents: int) -> spaces.Space[Any]:
 
     Raises:
         TypeError: The space is of another kind, for which a row must be made first (`Layout(space).row_space`).
-        ValueError: num_agents is less than 1.
+        ValueError: num_agents is less than 1, or a choice does not fit int32.
     """
     if num_agents < 1:
         raise ValueError(f"num_agents must be at least 1; got {num_agents}.")
+    check_choices(space)
     if isinstance(space, spaces.Discrete):
         start = np.full(num_agents, space.start, np.int64)
         return spaces.MultiDiscrete(np.full(num_agents, space.n, np.int64), dtype=np.int32, start=start)
@@ -41,8 +44,63 @@ def joint_space(space: spaces.Space[Any], num_agents: int) -> spaces.Space[Any]:
     )
 
 
+def check_choices(space: spaces.Space[Any]) -> None:
+    """Check that the values of a discrete space fit int32, the dtype of the actions array.
+
+    Raises:
+        ValueError: One does not.
+    """
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return
+    counts = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    for count, start in zip(np.ravel(counts).tolist(), np.ravel(space.start).tolist(), strict=True):
+        if start < _INT32.min or start + count - 1 > _INT32.max:
+            raise ValueError(
+                f"a discrete space must have values that fit int32, the dtype of actions; got {space}. "
+                "Split the choice into several."
+            )
+
+
 def _repeat(values: npt.NDArray[Any], num_agents: int) -> npt.NDArray[Any]:
     return np.repeat(values[None], num_agents, axis=0)
+
+
+def space_of_shapes(
+    shape: int | Sequence[int] | Mapping[str, Any] | spaces.Space[Any],
+    low: float | None = None,
+    high: float | None = None,
+    dtype: Any = None,
+) -> spaces.Space[Any]:
+    """Make a Box of a shape, or a Dict of a mapping from names to shapes, as `PufferEnv.make_space` says."""
+    if isinstance(shape, spaces.Space):
+        return shape
+    if isinstance(shape, Mapping):
+        return spaces.Dict({name: space_of_shapes(leaf, low, high, dtype) for name, leaf in shape.items()})
+    sizes = as_sizes("shape", shape)
+    is_image = len(sizes) == 3 and low is None and high is None
+    dtype = np.dtype((np.uint8 if is_image else np.float32) if dtype is None else dtype)
+    smallest, largest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+    if dtype.kind == "b":
+        smallest, largest = 0, 1
+    return spaces.Box(smallest if low is None else low, largest if high is None else high, sizes, dtype.type)
+
+
+def as_sizes(name: str, value: Any) -> tuple[int, ...]:
+    """Return an integer or a sequence of them as a tuple of Python's, each at least 1.
+
+    Raises:
+        TypeError: It is something else.
+        ValueError: One is less than 1.
+    """
+    values = [value] if hasattr(value, "__index__") and np.ndim(value) == 0 else value
+    if not isinstance(values, list | tuple | np.ndarray) or not all(hasattr(size, "__index__") for size in values):
+        raise TypeError(
+            f"{name} must be an integer or a sequence of integers; got {value!r}. Give for example (84, 84)."
+        )
+    sizes = tuple(int(size) for size in values)
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"{name} must have sizes of at least 1; got {value!r}. Leave a size of 0 out.")
+    return sizes
 
 
 def as_gymnasium_space(space: Any) -> spaces.Space[Any]:
@@ -101,7 +159,7 @@ def action_nvec(space: Any) -> npt.NDArray[np.int64]:
         return np.full(int(np.prod(space.shape)), 2, np.int64)
     if isinstance(space, spaces.Dict | spaces.Tuple):
         children = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        return np.concatenate([action_nvec(child) for child in children])
+        return np.concatenate([np.empty(0, np.int64), *(action_nvec(child) for child in children)])
     raise TypeError(f"action_nvec takes discrete spaces; got {space}. A Box has no choices to count.")
 
 
