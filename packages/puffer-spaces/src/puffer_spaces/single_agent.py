@@ -120,8 +120,8 @@ class SingleAgentEnv(PufferEnv):
 
     def step(self, actions: Array) -> StepResult:
         """Step the env, and reset it where its episode ends. As `PufferEnv.step`."""
-        self._check_open()
         if not self._is_reset:
+            self._check_open()
             raise RuntimeError(f"{type(self.env).__name__} must be reset before its first step. Call reset(seed).")
         if actions is not self.actions:
             copy_actions(actions, self.actions, type(self.env).__name__)
@@ -224,6 +224,7 @@ class SingleAgentEnv(PufferEnv):
         """Close the env, once."""
         if not self._is_closed:
             self._is_closed = True
+            self._is_reset = False
             self.env.close()
 
 
@@ -281,16 +282,20 @@ def _five_values(result: Any, env: Any) -> tuple[Any, float, bool, bool, Mapping
             f"step of {type(env).__name__} must return (observation, reward, done, info) or (observation, reward, "
             f"terminated, truncated, info); got {type(result).__name__} of length {count}. Return one of them."
         )
-    if isinstance(result[1], Mapping):
-        raise _not_for_several_agents(env, "a dict of rewards")
-    info = as_info(result[-1], f"info of {type(env).__name__}")
+    observation, reward, info = result[0], result[1], result[-1]
+    # Names for errors are only made where a value is not plain: this runs at every step.
+    if type(reward) is not float:
+        if isinstance(reward, Mapping):
+            raise _not_for_several_agents(env, "a dict of rewards")
+        reward = as_reward(reward, f"reward of {type(env).__name__}")
+    if type(info) is not dict:
+        info = as_info(info, f"info of {type(env).__name__}")
     is_cut = as_flag(info.get(_IS_CUT, False), f'info["{_IS_CUT}"]') if info else False
-    reward = as_reward(result[1], f"reward of {type(env).__name__}")
     if count == 5:
         terminated, truncated = as_flag(result[2]), as_flag(result[3], "truncated")
-        return result[0], reward, terminated, truncated or is_cut, info
+        return observation, reward, terminated, truncated or is_cut, info
     is_done = as_flag(result[2], "done")
-    return result[0], reward, is_done and not is_cut, is_done and is_cut, info
+    return observation, reward, is_done and not is_cut, is_done and is_cut, info
 
 
 def _copied(info: Mapping[str, Any]) -> dict[str, Any]:
