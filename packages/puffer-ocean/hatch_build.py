@@ -17,9 +17,10 @@ for-each = "src/pkg/envs/*/*.c"
 line = "ENTRY({stem})"
 ```
 
-The environment variable PUFFER_BUILD selects `release` (default), `debug` or `sanitize`. Everything is built under
-build/<mode>-<cache tag of the interpreter>/; an editable install gets a copy of the modules beside their sources. A
-changed source, header (.h, .pxd, .pxi), flag, mode or copy of this file rebuilds what depends on it.
+The environment variable PUFFER_BUILD selects `release` (default), `debug`, which also defines PUFFER_DEBUG for checks
+that cost time, or `sanitize`. Everything is built under build/<mode>-<cache tag of the interpreter>/; an editable
+install gets a copy of the modules beside their sources. A changed source, header (.h, .pxd, .pxi), flag, mode or copy
+of this file rebuilds what depends on it.
 
 Every compiled package of the repository has the same copy of this file.
 """
@@ -40,7 +41,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 MODE_COMPILE_ARGS = {
     "release": ["-O3", "-g0"],
-    "debug": ["-O0", "-g3", "-UNDEBUG"],
+    "debug": ["-O0", "-g3", "-UNDEBUG", "-DPUFFER_DEBUG"],
     "sanitize": ["-O1", "-g3", "-UNDEBUG", "-fno-omit-frame-pointer", *SANITIZERS],
 }
 MODE_LINK_ARGS: dict[str, list[str]] = {"release": [], "debug": [], "sanitize": SANITIZERS}

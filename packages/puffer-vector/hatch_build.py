@@ -18,9 +18,9 @@ line = "ENTRY({stem})"
 ```
 
 The environment variable PUFFER_BUILD selects `release` (default), `debug`, which also defines PUFFER_DEBUG for checks
-that cost time, or `sanitize`. Everything is built under
-build/<mode>-<cache tag of the interpreter>/; an editable install gets a copy of the modules beside their sources. A
-changed source, header (.h, .pxd, .pxi), flag, mode or copy of this file rebuilds what depends on it.
+that cost time, or `sanitize`. Everything is built under build/<mode>-<cache tag of the interpreter>/; an editable
+install gets a copy of the modules beside their sources. A changed source, header (.h, .pxd, .pxi), flag, mode or copy
+of this file rebuilds what depends on it.
 
 Every compiled package of the repository has the same copy of this file.
 """

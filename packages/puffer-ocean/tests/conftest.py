@@ -59,6 +59,32 @@ def hash_rollout(env, num_steps, first_step=0, first_row=0):
     return digest.hexdigest()
 
 
+class StepStruct(ctypes.Structure):
+    """puffer_step_v1 of capsule.h."""
+
+    _fields_ = (
+        ("abi_version", ctypes.c_uint32),
+        ("struct_size", ctypes.c_uint32),
+        ("ctx", ctypes.c_void_p),
+        ("num_worlds", ctypes.c_int64),
+        ("rows_per_world", ctypes.c_int64),
+        ("slice_multiple", ctypes.c_int64),
+        ("step", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)),
+    )
+
+
+def struct_of(capsule):
+    """What a capsule points to; valid while the capsule is held."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.cast(get(capsule, b"puffer.step.v1"), ctypes.POINTER(StepStruct)).contents
+
+
+@pytest.fixture(scope="session")
+def open_capsule():
+    return struct_of
+
+
 @pytest.fixture(scope="session")
 def actions_of():
     return make_actions
@@ -78,11 +104,11 @@ def rollout_hash():
 def compiled(tmp_path_factory):
     """Compile a C file with the core's headers into a library, loaded by ctypes."""
 
-    def compile_library(source: Path) -> ctypes.CDLL:
+    def compile_library(source: Path, *args: str) -> ctypes.CDLL:
         library = tmp_path_factory.mktemp("library") / f"{source.stem}.so"
         compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
         command = [*compiler, "-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-shared", f"-I{CORE}"]
-        subprocess.run([*command, str(source), "-o", str(library), "-lm"], check=True, env=without_preload())
+        subprocess.run([*command, *args, str(source), "-o", str(library), "-lm"], check=True, env=without_preload())
         return ctypes.CDLL(str(library))
 
     return compile_library

@@ -24,26 +24,6 @@ SEED = 3
 every_env = pytest.mark.parametrize("name", NAMES)
 
 
-class StepStruct(ctypes.Structure):
-    """puffer_step_v1 of capsule.h."""
-
-    _fields_ = (
-        ("abi_version", ctypes.c_uint32),
-        ("struct_size", ctypes.c_uint32),
-        ("ctx", ctypes.c_void_p),
-        ("num_worlds", ctypes.c_int64),
-        ("rows_per_world", ctypes.c_int64),
-        ("slice_multiple", ctypes.c_int64),
-        ("step", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)),
-    )
-
-
-def open_capsule(capsule):
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return ctypes.cast(get(capsule, b"puffer.step.v1"), ctypes.POINTER(StepStruct)).contents
-
-
 def started(name, num_envs=NUM_WORLDS, seed=SEED, first_world=0, **parameters):
     env = OceanEnv(name, num_envs, **parameters)
     env.reset(seed, first_world)
@@ -159,11 +139,11 @@ def test_trajectories_do_not_depend_on_how_worlds_are_split(name, actions_of, ad
 
 
 @every_env
-def test_slices_through_the_capsule_are_the_same_steps(name, actions_of, add_rows):
+def test_slices_through_the_capsule_are_the_same_steps(name, actions_of, add_rows, open_capsule):
     env, twin = started(name, 200, **short(name)), started(name, 200, **short(name))
     interface = open_capsule(capsule := env.step_capsule())
     slices = [(128, 192), (0, 64), (192, 200), (64, 128)]
-    assert (interface.abi_version, interface.struct_size) == (1, ctypes.sizeof(StepStruct))
+    assert (interface.abi_version, interface.struct_size) == (1, ctypes.sizeof(interface))
     assert (interface.num_worlds, interface.slice_multiple) == (200, 64)
     assert interface.rows_per_world == env.num_agents // 200
     for step in range(60):

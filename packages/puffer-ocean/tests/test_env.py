@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import os
 import pickle
 import subprocess
 import sys
@@ -192,6 +194,41 @@ def test_end_and_limit_on_one_step_set_both_flags():
     assert (env.terminals[0], env.truncations[0]) == (True, True)
 
 
+@pytest.mark.parametrize("first_world", [-1, 2**63, 0.5, None])
+def test_a_bad_first_world_is_refused_and_changes_nothing(squared, first_world, rollout_hash):
+    twin = OceanEnv("squared", 4)
+    twin.reset(seed=1)
+    with pytest.raises((ValueError, TypeError), match=r"first_world must be an integer in \[0, 9223372036854775807\]"):
+        squared.reset(2, first_world)
+
+    assert rollout_hash(squared, 20) == rollout_hash(twin, 20)
+
+
+@pytest.mark.parametrize("name", [3, None, 1.5, b"squared"])
+def test_a_name_that_is_no_text_is_refused(name):
+    with pytest.raises(TypeError, match="name must be that of a native environment, or the path of a C file; got"):
+        OceanEnv(name)
+
+
+def test_an_env_cannot_be_pickled_or_copied(squared):
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"ocean-squared must stay in its process.*get_state and set_state"):
+            attempt(squared)
+
+
+def test_a_forked_process_goes_on_alone(squared, rollout_hash):
+    twin = OceanEnv("squared", 4)
+    twin.reset(seed=1)
+    child = os.fork()
+    if child == 0:
+        squared.step(np.ones(4, np.int32))
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+
+    assert status == 0
+    assert rollout_hash(squared, 20) == rollout_hash(twin, 20)
+
+
 def test_use_before_reset_is_refused():
     env = OceanEnv("squared")
     for call in (lambda: env.step([0]), env.finish_step, env.get_state):
@@ -200,10 +237,20 @@ def test_use_before_reset_is_refused():
 
 
 def test_use_after_close_is_refused(squared):
-    capsule = squared.step_capsule()
+    capsule, state = squared.step_capsule(), squared.get_state()
     squared.close()
     squared.close()
-    for call in (lambda: squared.step(np.zeros(4, np.int32)), squared.reset, squared.step_capsule, squared.get_state):
+    calls = [
+        lambda: squared.step(np.zeros(4, np.int32)),
+        squared.reset,
+        squared.finish_step,
+        squared.step_capsule,
+        squared.get_state,
+        lambda: squared.set_state(state),
+        lambda: squared.set_parameters(max_steps=3),
+        lambda: squared.parameters,
+    ]
+    for call in calls:
         with pytest.raises(RuntimeError, match="squared must be open; it was closed"):
             call()
     del capsule
@@ -247,7 +294,7 @@ def test_another_thread_cannot_rebind_or_step_during_a_step():
     thread.join()
 
     assert set(refused) == {"bind", "step"}
-    assert all("while a step of it runs on another thread" in message for message in refused.values())
+    assert all("while a step or reset of it runs on another thread" in message for message in refused.values())
 
 
 def test_buffers_that_do_not_fit_are_refused(squared):

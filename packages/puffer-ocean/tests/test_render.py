@@ -19,8 +19,9 @@ def test_a_bad_render_mode_is_refused(render_mode):
 def test_a_world_that_does_not_exist_cannot_be_drawn():
     env = OceanEnv("squared", 2, render_mode="rgb_array")
     env.reset(0)
-    with pytest.raises(ValueError, match=r"world must be in \[0, 2\); got 2"):
-        env.render(world=2)
+    for world in (2, -1, 2**70, 0.5, None):
+        with pytest.raises((ValueError, TypeError), match=r"world must be an integer in \[0, 1\]; got"):
+            env.render(world=world)
 
 
 def test_a_window_shows_pictures_until_it_is_closed(monkeypatch):

@@ -26,9 +26,28 @@ def test_damaged_snapshots_are_refused(squared, change):
     assert squared.get_state() == state
 
 
+def test_no_changed_bit_goes_unnoticed(squared):
+    state = squared.get_state()
+    for position in range(0, len(state), 3):
+        changed = bytearray(state)
+        changed[position] ^= 1 << position % 8
+        with pytest.raises(ValueError, match="state must be the bytes of get_state, unchanged"):
+            squared.set_state(bytes(changed))
+
+    assert squared.get_state() == state
+
+
+def test_a_snapshot_of_continuous_actions_is_refused_where_actions_are_discrete():
+    env, other = OceanEnv("cartpole", 4), OceanEnv("cartpole", 4, continuous=True)
+    env.reset(0)
+    other.reset(0)
+    with pytest.raises(ValueError, match="state must be a snapshot with action_kind='discrete'; got action_kind='box'"):
+        env.set_state(other.get_state())
+
+
 @pytest.mark.parametrize(
     ("name", "num_envs", "parameters", "fact"),
-    [("memory", 4, {}, "env"), ("squared", 5, {}, "shape"), ("squared", 4, {"size": 5}, "shape")],
+    [("memory", 4, {}, "env"), ("squared", 5, {}, "shape"), ("squared", 4, {"size": 5}, "observation_shape")],
 )
 def test_snapshots_of_another_env_are_refused(squared, name, num_envs, parameters, fact):
     other = OceanEnv(name, num_envs, **parameters)

@@ -62,7 +62,8 @@ cdef extern from "table.h":
         unsigned char *params
         int64_t params_stride
         uint32_t num_generations
-        int64_t num_steps
+        oc_spec spec
+        int64_t num_steps, num_sliced, illegal_number
         bint is_ready
 
 cdef extern from "vec.h":
@@ -80,11 +81,14 @@ cdef extern from "vec.h":
     void oc_seed(oc_vec *vec, uint64_t seed, uint64_t first_world)
     void oc_restart(oc_vec *vec, bint next_episodes) nogil
     void oc_step_slice(void *vec, int64_t first, int64_t last) noexcept nogil
-    bint oc_is_stepping(const oc_vec *vec) nogil
-    int oc_step_all(oc_vec *vec, oc_records *records) nogil
-    int oc_finish_step(oc_vec *vec, oc_records *records) nogil
+    bint oc_acquire(oc_vec *vec)
+    void oc_release(oc_vec *vec)
+    bint oc_is_busy(const oc_vec *vec)
+    enum oc_outcome: OC_DONE, OC_NO_MEMORY, OC_BUSY, OC_WORLDS_LEFT
+    oc_outcome oc_step_all(oc_vec *vec, oc_records *records) nogil
+    oc_outcome oc_finish_step(oc_vec *vec, oc_records *records)
     int oc_reserve_records(oc_records *records, int64_t num_lines)
-    void oc_draw_world(const oc_vec *vec, int64_t world, oc_canvas *canvas) nogil
+    void oc_draw_world(const oc_vec *vec, int64_t world, oc_canvas *canvas)
 
 cdef extern from "registry.h":
     int oc_num_envs()

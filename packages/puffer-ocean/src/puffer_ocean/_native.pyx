@@ -75,23 +75,22 @@ cdef class NativeEnv:
 
     def close(self):
         """Free the worlds and let go of the bound arrays. A capsule that is still held then steps nothing."""
-        self._check_idle()
-        self._release()
-
-    cdef int _check_idle(self) except -1:
-        if oc_is_stepping(&self.vec):
+        if not oc_acquire(&self.vec):
             raise self._busy()
-        return 0
+        self._release()
+        oc_release(&self.vec)
 
     cdef object _busy(self):
         return RuntimeError(
-            f"{self.table.name} must not be used while a step of it runs on another thread. Wait for that step."
+            f"{self.table.name} must not be used while a step or reset of it runs on another thread. Wait for that."
         )
 
     cdef int _check_open(self) except -1:
         if not self.is_open:
             raise RuntimeError(f"{self.table.name} must be open; it was closed. Make a new env.")
-        return self._check_idle()
+        if oc_is_busy(&self.vec):
+            raise self._busy()
+        return 0
 
     cdef int _check_ready(self) except -1:
         self._check_open()
@@ -122,8 +121,9 @@ cdef class NativeEnv:
                 count += 1
                 if views[count - 1].len != sizes[count - 1] or <size_t>views[count - 1].buf % views[count - 1].itemsize:
                     raise ValueError(
-                        f"array {count - 1} of the buffers of {self.table.name} must be aligned and have "
-                        f"{sizes[count - 1]} bytes; got {views[count - 1].len}. Use Buffers.allocate."
+                        f"array {count - 1} of the buffers of {self.table.name} must have {sizes[count - 1]} bytes and "
+                        f"begin at a multiple of its items' {views[count - 1].itemsize}; got {views[count - 1].len} "
+                        f"bytes at {<size_t>views[count - 1].buf}. Use Buffers.allocate."
                     )
         except BaseException:
             for i in range(count):
@@ -153,40 +153,71 @@ cdef class NativeEnv:
             raise RuntimeError(f"{self.table.name} must be bound to buffers before reset.")
         if next_episodes and not self.vec.is_ready:
             raise ValueError("seed must be an integer at the first reset; got None.")
-        if not next_episodes:
-            oc_seed(&self.vec, seed, first_world)
-            self.records.num_lines = 0
-        with nogil:
-            oc_restart(&self.vec, next_episodes)
+        if not oc_acquire(&self.vec):
+            raise self._busy()
+        try:
+            if not next_episodes:
+                oc_seed(&self.vec, seed, first_world)
+                self.records.num_lines = 0
+            with nogil:
+                oc_restart(&self.vec, next_episodes)
+        finally:
+            oc_release(&self.vec)
 
     def step(self, actions):
-        """Take the actions and step every world once."""
-        if not self.vec.is_ready or oc_is_stepping(&self.vec):
+        """Take the actions and step every world once.
+
+        Returns:
+            Whether that was done; False if the actions have to be converted to the form of the bound ones first.
+        """
+        if not self.vec.is_ready or oc_is_busy(&self.vec):
             self._check_ready()
-        if actions is not self.actions:
-            self._take(actions)
-        cdef int failed
+        if actions is not self.actions and not self._take(actions):
+            return False
+        cdef oc_outcome outcome
         with nogil:
-            failed = oc_step_all(&self.vec, &self.records)
-        if failed > 0:
-            raise self._busy()
-        if failed:
-            raise MemoryError(f"no memory for the episode records of {self.table.name}")
+            outcome = oc_step_all(&self.vec, &self.records)
+        if outcome != OC_DONE:
+            raise self._failure(outcome)
+        return True
 
     def finish_step(self):
         """Count a step that was made in slices through the capsule, and collect its records."""
         self._check_ready()
-        if oc_finish_step(&self.vec, &self.records):
-            raise MemoryError(f"no memory for the episode records of {self.table.name}")
+        cdef oc_outcome outcome = oc_finish_step(&self.vec, &self.records)
+        if outcome != OC_DONE:
+            raise self._failure(outcome)
 
-    cdef int _take(self, actions) except -1:
+    cdef object _failure(self, oc_outcome outcome):
+        if outcome == OC_BUSY:
+            return self._busy()
+        if outcome == OC_NO_MEMORY:
+            return MemoryError(f"no memory for the episode records of {self.table.name}")
+        if outcome == OC_WORLDS_LEFT:
+            return RuntimeError(
+                f"the slices of a step of {self.table.name} must cover each of its {self.vec.num_worlds} worlds once "
+                f"before finish_step; got {self.vec.num_sliced} worlds. Step all slices, or reset."
+            )
+        cdef int64_t index = self.vec.illegal_number - 1
+        cdef int64_t heads = self.vec.act_bytes // 4
+        self.vec.illegal_number = 0
+        return ValueError(
+            f"actions of {self.table.name} must be in [0, {self.vec.spec.act_sizes[index % heads]}); got "
+            f"{(<int32_t *>self.vec.actions)[index]} as number {index % heads} of row {index // heads}. "
+            "A debug build refuses what a release build takes as a no-op."
+        )
+
+    cdef bint _take(self, actions) except -1:
         """Copy actions of 4-byte numbers as they are; int64 is clamped to int32, so that it stays illegal if it was."""
         cdef Py_buffer view
         cdef int64_t size = self.vec.num_rows * self.vec.act_bytes // 4
         cdef int64_t i, number
         cdef int32_t *out = <int32_t *>self.vec.actions
         cdef bint done = False
-        PyObject_GetBuffer(actions, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+        try:
+            PyObject_GetBuffer(actions, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+        except (BufferError, TypeError, ValueError):
+            return False
         cdef char code = view.format[0] if view.format[1] == 0 else 0
         cdef bint is_integer = code == c"i" or code == c"l" or code == c"q"
         try:
@@ -201,9 +232,7 @@ cdef class NativeEnv:
                     done = True
         finally:
             PyBuffer_Release(&view)
-        if not done:
-            raise BufferError("actions need a conversion")
-        return 0
+        return done
 
     @property
     def num_records(self):
@@ -225,6 +254,7 @@ cdef class NativeEnv:
     @property
     def shape(self):
         """What must agree between a snapshot and the env that takes it."""
+        self._check_open()
         return [
             self.vec.num_worlds, self.vec.agents, self.vec.obs_bytes, self.vec.act_bytes, self.vec.action_mask_bytes,
             self.vec.state_stride, self.vec.params_stride, self.vec.block_bytes, self.records.line_bytes,
@@ -297,6 +327,7 @@ cdef class NativeEnv:
             memcpy(self.records.lines, <char *>records, len(records))
         self.records.num_lines = num_lines
         self.vec.num_steps = num_steps
+        self.vec.num_sliced = 0
         self.vec.is_ready = self.num_views > 0
 
     def episode_numbers(self):
@@ -316,8 +347,7 @@ cdef class NativeEnv:
             if width < 1 or height < 1 or view.len != 3 * <Py_ssize_t>width * height:
                 raise ValueError(f"memory must hold {height} x {width} RGB pixels; got {view.len} bytes.")
             canvas.width, canvas.height, canvas.pixels = width, height, <uint8_t *>view.buf
-            with nogil:
-                oc_draw_world(&self.vec, world, &canvas)
+            oc_draw_world(&self.vec, world, &canvas)  # with the GIL, so that no step, reset or close begins meanwhile
         finally:
             PyBuffer_Release(&view)
 

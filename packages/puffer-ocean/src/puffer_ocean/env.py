@@ -20,6 +20,8 @@ from puffer_spaces import Buffers, PufferEnv, episode_dtype
 
 Array = npt.NDArray[Any]
 _ROWS = ("observations", "rewards", "terminals", "truncations", "masks", "action_mask")
+_SHAPES = ("agents", "observation_shape", "action_kind", "action_sizes")
+"""What of the spec the rows and their meaning depend on: it stays as it is for the life of an env."""
 _RENDER_MODES = ("rgb_array", "ansi", "human")
 _DEFAULT_WIDTH = 320
 _INT32 = np.iinfo(np.int32)
@@ -64,7 +66,7 @@ class OceanEnv(PufferEnv):
     ) -> None:
         self._table = find_table(name)
         self.name = self._table.name
-        self.num_envs = _count(num_envs)
+        self.num_envs = _integer("num_envs", num_envs, 1, 2**31 - 1)
         if render_mode not in (None, *_RENDER_MODES):
             raise ValueError(f"render_mode must be None, rgb_array, ansi or human; got {render_mode!r}.")
         self.render_mode = render_mode
@@ -111,11 +113,10 @@ class OceanEnv(PufferEnv):
         if seed is None and self._seed is None:
             seed = self.initial_seed if self.initial_seed is not None else int.from_bytes(os.urandom(8), "little")
         if seed is not None:
-            first_world = operator.index(first_world)
-            if first_world < 0:
-                raise ValueError(f"first_world must be an integer >= 0; got {first_world}.")
-            self._seed = seed & 0xFFFFFFFFFFFFFFFF
-        self._native.reset(None if seed is None else self._seed, first_world)
+            first_world = _integer("first_world", first_world, 0, 2**63 - 1)
+            seed &= 0xFFFFFFFFFFFFFFFF
+        self._native.reset(seed, first_world)
+        self._seed = self._seed if seed is None else seed
         return self.observations, []
 
     def step(self, actions: Any) -> tuple[Array, Array, Array, Array, list[dict[str, Any]]]:
@@ -129,9 +130,7 @@ class OceanEnv(PufferEnv):
             (observations, rewards, terminals, truncations, infos): the bound arrays, which the next step overwrites,
             and an empty list: what there is to say of ended episodes is in `episodes()`.
         """
-        try:
-            self._native.step(actions)
-        except (BufferError, ValueError, TypeError):
+        if not self._native.step(actions):
             self._native.step(self._converted(actions))
         return self.observations, self.rewards, self.terminals, self.truncations, []
 
@@ -174,7 +173,7 @@ class OceanEnv(PufferEnv):
         """
         given = {**self._given, **packing.check(self._table, parameters)}
         packed, changed = self._resolve(given)
-        for fact in ("agents", "observation_shape", "action_kind", "action_sizes"):
+        for fact in _SHAPES:
             if changed[fact] != self._spec[fact]:
                 raise ValueError(
                     f"ocean-{self.name}: parameters of a running env must keep its shapes; {parameters} would change "
@@ -216,6 +215,12 @@ class OceanEnv(PufferEnv):
         self._seed = header["seed"]
         self._given = header["given"]
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"ocean-{self.name} must stay in its process, it cannot be pickled or copied. Make an env with the same "
+            "arguments, and move the worlds with get_state and set_state."
+        )
+
     def render(self, world: int = 0) -> Any:
         """Draw one world as `render_mode` says.
 
@@ -252,7 +257,8 @@ class OceanEnv(PufferEnv):
         self._native.bind([getattr(buffers, name) for name in buffers.keys()])  # noqa: SIM118 - in the order of fields
 
     def _facts(self) -> dict[str, Any]:
-        return {"env": self.name, "env_version": self._table.version, "shape": self._native.shape}
+        shapes = {fact: list(value) if isinstance(value := self._spec[fact], tuple) else value for fact in _SHAPES}
+        return {"env": self.name, "env_version": self._table.version, **shapes, "shape": self._native.shape}
 
     def _picture(self, world: int) -> npt.NDArray[np.uint8]:
         width, height = self._spec["width"], self._spec["height"]
@@ -261,7 +267,7 @@ class OceanEnv(PufferEnv):
             width = _DEFAULT_WIDTH
             height = min(_DEFAULT_WIDTH, max(16, 16 * rows))
         picture = np.empty((height, width, 3), np.uint8)
-        self._native.draw(operator.index(world), picture, width, height)
+        self._native.draw(_integer("world", world, 0, self.num_envs - 1), picture, width, height)
         return picture
 
     def _converted(self, actions: Any) -> Array:
@@ -281,23 +287,16 @@ class OceanEnv(PufferEnv):
         return np.ascontiguousarray(given.reshape(self.actions.shape).astype(self.actions.dtype))
 
 
-def _count(num_envs: Any) -> int:
+def _integer(name: str, value: Any, low: int, high: int | None) -> int:
+    wanted = f"an integer >= {low} or None" if high is None else f"an integer in [{low}, {high}]"
     try:
-        count = operator.index(num_envs)
+        number = operator.index(value)
     except TypeError:
-        raise TypeError(f"num_envs must be an int of at least 1; got {num_envs!r}.") from None
-    if count < 1:
-        raise ValueError(f"num_envs must be an int of at least 1; got {count}.")
-    return count
+        raise TypeError(f"{name} must be {wanted}; got {value!r}.") from None
+    if number < low or (high is not None and number > high):
+        raise ValueError(f"{name} must be {wanted}; got {number}.")
+    return number
 
 
 def _seed(seed: Any) -> int | None:
-    if seed is None:
-        return None
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        raise TypeError(f"seed must be an integer >= 0 or None; got {seed!r}.") from None
-    if number < 0:
-        raise ValueError(f"seed must be an integer >= 0 or None; got {number}.")
-    return number
+    return None if seed is None else _integer("seed", seed, 0, None)

@@ -21,6 +21,22 @@ from puffer_spaces import EnvSpec, UnknownEnvError
 CORE = Path(__file__).parent / "core"
 COMPILE_ARGS = ("-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden")
 LIBRARY_ARGS = ("-O3", "-fPIC", "-shared")
+UNUSED_HINT = (
+    '\nThe framework uses no env_ function before the last line, #include "ocean_impl.h", and no optional one that is '
+    "not announced: #define OC_HAS_CHECK, OC_HAS_DRAW, ... before ocean.h."
+)
+# Of what compilers only warn about, that which makes an environment crash, misread its rows or leave out a function.
+MISTAKE_ARGS = tuple(
+    f"-Werror={mistake}"
+    for mistake in (
+        "implicit-function-declaration",
+        "incompatible-pointer-types",
+        "int-conversion",
+        "return-type",
+        "uninitialized",
+        "unused-function",
+    )
+)
 SANITIZE_ARGS = ("-O1", "-g3", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
@@ -29,7 +45,10 @@ def find_table(name: str | os.PathLike[str]) -> EnvTable:
 
     Raises:
         UnknownEnvError: There is none of that name.
+        TypeError, FileNotFoundError, RuntimeError, ValueError: As `load_env`.
     """
+    if not isinstance(name, str | os.PathLike):
+        raise TypeError(f"name must be that of a native environment, or the path of a C file; got {name!r}.")
     if not isinstance(name, str) or name.endswith(".c"):
         return _compiled_table(Path(name).resolve())
     tables = built_tables()
@@ -44,7 +63,7 @@ def load_env(path: str | os.PathLike[str]) -> EnvSpec:
 
     The file is like those of the built-in environments; `core/README.md` of this package is the guide. It is compiled
     with the C compiler of this machine ($CC, or cc) into $XDG_CACHE_HOME/puffer-ocean, or ~/.cache/puffer-ocean, again
-    whenever it or a header beside it changes.
+    whenever it or a header beside it changes; envs that were made before a change keep the code they have.
 
     Args:
         path: The C file, named as the environment: my_env/my_env.c has `#define OC_ENV my_env`.
@@ -52,6 +71,7 @@ def load_env(path: str | os.PathLike[str]) -> EnvSpec:
     Raises:
         FileNotFoundError: There is no such file, or no C compiler.
         RuntimeError: It does not compile; the message has the compiler's words.
+        ValueError: Its parameters cannot be given, or their defaults are out of range.
     """
     table = find_table(Path(path))
     return EnvSpec(
@@ -64,24 +84,42 @@ def load_env(path: str | os.PathLike[str]) -> EnvSpec:
     )
 
 
-@cache
 def _compiled_table(path: Path) -> EnvTable:
     if path.suffix != ".c" or not path.is_file():
         raise FileNotFoundError(f"a native environment must be a C file; got {path}, which is none.")
-    library = _compile(path)
-    loaded = ctypes.CDLL(str(library))
+    if not path.stem.isidentifier():
+        raise ValueError(f"a native environment's file must be named by a C identifier; got {path.name}. Rename it.")
+    return _loaded_table(_compile(path), path.stem)
+
+
+@cache
+def _loaded_table(library: Path, name: str) -> EnvTable:
     try:
-        table = ctypes.c_char.in_dll(loaded, f"oc_env_{path.stem}")
+        loaded = ctypes.CDLL(str(library))
+    except OSError as error:
+        raise RuntimeError(
+            f"{name}.c must make a library that can be loaded; got: {error}. Define each function that it calls; if "
+            f"the library is damaged, delete {library}."
+        ) from None
+    try:
+        symbol = ctypes.c_char.in_dll(loaded, f"oc_env_{name}")
     except ValueError:
         raise RuntimeError(
-            f"{path.name} must define the environment of its name; it has no table oc_env_{path.stem}. "
-            f'Write #define OC_ENV {path.stem} and end the file with #include "ocean_impl.h".'
+            f"{name}.c must define the environment of its name; it has no table oc_env_{name}. "
+            f'Write #define OC_ENV {name} and end the file with #include "ocean_impl.h".'
         ) from None
-    return table_at(ctypes.addressof(table), loaded)
+    table = table_at(ctypes.addressof(symbol), loaded)
+    parameters.check_names_and_defaults(table)
+    return table
 
 
 def _compile(path: Path) -> Path:
-    args = [*COMPILE_ARGS, *LIBRARY_ARGS, *(SANITIZE_ARGS if os.environ.get("PUFFER_BUILD") == "sanitize" else ())]
+    args = [
+        *COMPILE_ARGS,
+        *LIBRARY_ARGS,
+        *MISTAKE_ARGS,
+        *(SANITIZE_ARGS if os.environ.get("PUFFER_BUILD") == "sanitize" else ()),
+    ]
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     headers = sorted([*path.parent.glob("*.h"), *CORE.glob("*.h"), CORE / "canvas.c"])
     parts: list[Any] = [path.name, compiler, args, *(file.read_bytes() for file in (path, *headers))]
@@ -103,6 +141,7 @@ def _compile(path: Path) -> Path:
                 "or set CC."
             ) from None
         if result.returncode:
-            raise RuntimeError(f"{path} must compile; {compiler[0]} says:\n{result.stderr.strip()}")
+            hint = UNUSED_HINT if "unused-function" in result.stderr else ""
+            raise RuntimeError(f"{path} must compile; {compiler[0]} says:\n{result.stderr.strip()}{hint}")
         partial.replace(library)
     return library

@@ -10,6 +10,8 @@ from typing import Any
 from puffer_ocean.native import EnvTable
 from puffer_spaces import Parameter
 
+ENV_ARGUMENTS = ("name", "num_envs", "buf", "seed", "render_mode")
+"""Arguments of `OceanEnv` beside the parameters."""
 _FORMATS = {int: "i", float: "f", bool: "?"}
 
 
@@ -19,6 +21,25 @@ def declared(table: EnvTable) -> tuple[Parameter, ...]:
         Parameter(name, kind, default, None if kind is bool else low, None if kind is bool else high, doc)
         for name, kind, _offset, default, low, high, doc in table.parameters
     )
+
+
+def check_names_and_defaults(table: EnvTable) -> None:
+    """See that the parameters a C file declares can be given to an `OceanEnv`, and default to values they may have.
+
+    Raises:
+        ValueError: A name is one of `OceanEnv`'s own arguments, or a default is out of its range.
+    """
+    for name, _kind, _offset, default, low, high, _doc in table.parameters:
+        if name in ENV_ARGUMENTS:
+            raise ValueError(
+                f"parameters of {table.name}.c must have other names than {', '.join(ENV_ARGUMENTS)}, which every "
+                f"environment takes; got {name}. Rename it in OC_PARAMS."
+            )
+        if not low <= default <= high:
+            raise ValueError(
+                f"the default of {name} in {table.name}.c must be in [{low}, {high}]; got {default}. Change it in "
+                "OC_PARAMS: type, name, default, min, max, doc."
+            )
 
 
 def check(table: EnvTable, given: Mapping[str, Any]) -> dict[str, Any]:

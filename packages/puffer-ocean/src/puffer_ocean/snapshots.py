@@ -2,9 +2,9 @@
 
 ::
 
-    MAGIC | u32 bytes of the header | header | parts, one after the other
+    MAGIC | u32 CRC-32 of the rest | u32 bytes of the header | header | parts, one after the other
 
-The header names the environment, its rules' version, its shapes and the size of each part; a checksum finds damage.
+The header names the environment, its rules' version, its shapes and the size of each part; the checksum finds damage.
 State is the memory of the C code: a snapshot made up with intent can break the process, so load only your own.
 """
 
@@ -17,20 +17,16 @@ from collections.abc import Mapping
 from typing import Any
 
 MAGIC = b"puffer-ocean state\n"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_WORD = struct.Struct("<I")
 
 
 def join(facts: Mapping[str, Any], parts: Mapping[str, bytes]) -> bytes:
     """Return a snapshot of parts, with facts in its header that `split` compares."""
-    body = b"".join(parts.values())
-    header = {
-        "format_version": FORMAT_VERSION,
-        **facts,
-        "parts": {name: len(part) for name, part in parts.items()},
-        "crc32": zlib.crc32(body),
-    }
-    encoded = json.dumps(header).encode()
-    return b"".join([MAGIC, struct.pack("<I", len(encoded)), encoded, body])
+    sizes = {name: len(part) for name, part in parts.items()}
+    header = json.dumps({"format_version": FORMAT_VERSION, **facts, "parts": sizes}).encode()
+    rest = b"".join([_WORD.pack(len(header)), header, *parts.values()])
+    return b"".join([MAGIC, _WORD.pack(zlib.crc32(rest)), rest])
 
 
 def split(state: bytes, facts: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -43,25 +39,23 @@ def split(state: bytes, facts: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
     if not isinstance(state, bytes | bytearray | memoryview):
         raise TypeError(f"state must be the bytes of get_state; got {type(state).__name__}.")
     state = bytes(state)
-    start = len(MAGIC) + 4
-    try:
-        if state[: len(MAGIC)] != MAGIC:
-            raise ValueError("it does not begin as one")
-        (size,) = struct.unpack_from("<I", state, len(MAGIC))
-        header = json.loads(state[start : start + size])
-        body = state[start + size :]
-        if sum(header["parts"].values()) != len(body) or zlib.crc32(body) != header["crc32"]:
-            raise ValueError("it was cut or changed")
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise ValueError(f"state must be the bytes of get_state, unchanged; got {len(state)} bytes: {error}.") from None
+    rest = state[len(MAGIC) + _WORD.size :]
+    checksum = state[len(MAGIC) : len(MAGIC) + _WORD.size]
+    if state[: len(MAGIC)] != MAGIC or not rest or checksum != _WORD.pack(zlib.crc32(rest)):
+        raise ValueError(
+            f"state must be the bytes of get_state, unchanged; got {len(state)} bytes that were cut or changed, or "
+            "come from elsewhere."
+        )
+    (size,) = _WORD.unpack_from(rest)
+    header = json.loads(rest[_WORD.size : _WORD.size + size])
     for name, fact in {"format_version": FORMAT_VERSION, **facts}.items():
         if header.get(name) != fact:
             raise ValueError(
                 f"state must be a snapshot with {name}={fact!r}; got {name}={header.get(name)!r}. "
                 "Make the env with the same id, version, num_envs and parameters."
             )
-    parts, offset = {}, 0
+    parts, offset = {}, _WORD.size + size
     for name, length in header["parts"].items():
-        parts[name] = body[offset : offset + length]
+        parts[name] = rest[offset : offset + length]
         offset += length
     return header, parts

@@ -2,8 +2,6 @@
 #ifndef OC_OCEAN_H
 #define OC_OCEAN_H
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "canvas.h"
@@ -33,7 +31,6 @@
 #define OC_VERSION 1
 #endif
 
-#define OC_MAYBE_UNUSED __attribute__((unused))
 #define OC_COLD __attribute__((noinline, cold))
 
 /* Before a loop over worlds of a struct of arrays: no turn of it reads what another writes, so it may be vectorised
@@ -59,15 +56,6 @@ static inline int oc_discrete(int32_t action, int n, int otherwise) {
 static inline float oc_box(float action, float low, float high) {
     float finite = action - action == 0 ? action : 0.0f;
     return oc_clamp(finite, low, high);
-}
-
-/* Refuse the parameters, from env_check: `return oc_refuse(message, "size must be odd; got size=%d. ...", p->size);` */
-OC_MAYBE_UNUSED OC_PRINTF_LIKE(2, 3) static int oc_refuse(oc_message *message, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(message->text, sizeof message->text, format, arguments);
-    va_end(arguments);
-    return 1;
 }
 
 #if defined(OC_SOA)

@@ -15,6 +15,20 @@
 #error "OC_SOA is for environments of one agent without action masks"
 #endif
 
+/* Types by pointer, so that one that is not in the list gives this message and not one about _Generic. */
+#define OC_OBS_DTYPE                                                                                                   \
+    _Generic((OC_OBS_T *)0,                                                                                            \
+        uint8_t *: OC_U8,                                                                                              \
+        int8_t *: OC_I8,                                                                                               \
+        int16_t *: OC_I16,                                                                                             \
+        int32_t *: OC_I32,                                                                                             \
+        float *: OC_F32,                                                                                               \
+        default: -1)
+#define OC_ACT_TYPE                                                                                                    \
+    _Generic((OC_ACT_T *)0, int32_t *: OC_ACT_INT, float *: OC_ACT_FLOAT, oc_act *: OC_ACT_EITHER, default: -1)
+_Static_assert(OC_OBS_DTYPE >= 0, "OC_OBS_T must be uint8_t, int8_t, int16_t, int32_t or float");
+_Static_assert(OC_ACT_TYPE >= 0, "OC_ACT_T must be int32_t, float or oc_act");
+
 #define OC_PASTE2(a, b) a##b
 #define OC_PASTE(a, b) OC_PASTE2(a, b)
 #define OC_QUOTE2(a) #a
@@ -244,14 +258,17 @@ OC_TABLE_VISIBILITY const oc_env OC_PASTE(oc_env_, OC_ENV) = {
     .params_bytes = sizeof(params),
     .extras = oc_extra_table,
     .num_extras = (int)(sizeof oc_extra_table / sizeof oc_extra_table[0]) - 1,
-    .obs_dtype =
-        _Generic((OC_OBS_T)0, uint8_t: OC_U8, int8_t: OC_I8, int16_t: OC_I16, int32_t: OC_I32, float: OC_F32),
+    .obs_dtype = OC_OBS_DTYPE,
+    .act_type = OC_ACT_TYPE,
     .spec = oc_spec_of,
     .state_bytes = oc_state_bytes,
     .reset = oc_reset,
     .step = oc_step,
 #if defined(OC_HAS_ACTION_MASK)
     .has_action_mask = true,
+#endif
+#if defined(OC_MULTI)
+    .is_multi = true,
 #endif
 #if defined(OC_SOA)
     .is_soa = true,

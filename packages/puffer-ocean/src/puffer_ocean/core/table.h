@@ -9,19 +9,23 @@
 #ifndef OC_TABLE_H
 #define OC_TABLE_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "canvas.h"
 #include "rng.h"
 
-#define OC_ABI_VERSION 1u
+#define OC_ABI_VERSION 2u
 #define OC_LINE 64          /* bytes of a cache line */
 #define OC_SLICE_MULTIPLE 64 /* worlds: even a slice of flags, one byte a row, fills whole cache lines */
 #define OC_MAX_DIMS 4
 #define OC_MAX_HEADS 16
+
+#define OC_MAYBE_UNUSED __attribute__((unused))
 
 enum oc_status { /* what a step says of a world or an agent; both bits may be set */
     OC_RUNNING = 0,
@@ -42,6 +46,8 @@ typedef union {
     int32_t i;
     float f;
 } oc_act;
+
+enum oc_act_type { OC_ACT_INT, OC_ACT_FLOAT, OC_ACT_EITHER }; /* OC_ACT_T is int32_t, float or oc_act */
 
 /* Shapes and limits of an environment with given parameters. Fields left 0 have the default in brackets. */
 typedef struct {
@@ -73,6 +79,15 @@ typedef struct {
     char text[256];
 } oc_message;
 
+/* Refuse the parameters, from env_check: `return oc_refuse(message, "size must be odd; got size=%d. ...", p->size);` */
+OC_MAYBE_UNUSED OC_PRINTF_LIKE(2, 3) static int oc_refuse(oc_message *message, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(message->text, sizeof message->text, format, arguments);
+    va_end(arguments);
+    return 1;
+}
+
 /* An agent's episode that has just ended. */
 typedef struct {
     double episode_return;  /* undiscounted sum of its rewards */
@@ -93,8 +108,8 @@ typedef struct {
     size_t params_bytes;
     const char *const *extras; /* names of the metrics after score and perf */
     int num_extras;
-    int obs_dtype;
-    bool has_action_mask, is_soa;
+    int obs_dtype, act_type;
+    bool has_action_mask, is_multi, is_soa;
     void (*spec)(const void *params, oc_spec *spec);
     int (*check)(const void *params, oc_message *message);                            /* or NULL */
     void (*bounds)(const void *params, double *low, double *high);                    /* or NULL */
@@ -134,9 +149,11 @@ struct oc_vec {
     int64_t params_stride;
     uint32_t num_generations, params_capacity;
 
-    int64_t num_steps;   /* calls of step since the last seeded reset */
-    int32_t num_running; /* step calls in progress, changed atomically */
-    bool is_ready;       /* rows are bound and the worlds were reset */
+    int64_t num_steps;        /* calls of step since the last seeded reset */
+    int64_t num_sliced;       /* worlds that slices have stepped since the last whole step, changed atomically */
+    int64_t illegal_number;   /* debug build, changed atomically: 1 + index in actions of one that is not legal, or 0 */
+    int32_t num_running;      /* slices in progress, or OC_ACQUIRED; changed atomically */
+    bool is_ready;            /* rows are bound and the worlds were reset */
 };
 
 /* Up to 8 bytes as a word whose lowest byte is the first, so that the lowest set bit belongs to the first set byte. */

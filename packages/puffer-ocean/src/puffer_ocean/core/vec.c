@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +54,59 @@ int64_t oc_action_mask_size(const oc_env *env, const oc_spec *spec) {
 static const double DTYPE_LOW[] = {0, INT8_MIN, INT16_MIN, INT32_MIN, -INFINITY};
 static const double DTYPE_HIGH[] = {UINT8_MAX, INT8_MAX, INT16_MAX, INT32_MAX, INFINITY};
 
+static bool is_small_shape(const oc_spec *spec) {
+    int64_t size = 1;
+    for (int i = 0; i < OC_MAX_DIMS && spec->obs_shape[i] > 0; i++) {
+        size *= spec->obs_shape[i];
+        if (size > INT_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What an author can get wrong in env_spec. Returns 0, or 1 with what it must hold in message. */
+static int check_spec(const oc_env *env, const oc_spec *spec, oc_message *message) {
+    int heads = count_sizes(spec->act_sizes, OC_MAX_HEADS);
+    if (spec->act_kind < OC_DISCRETE || spec->act_kind > OC_BOX) {
+        return oc_refuse(message,
+                         "env_spec must give act_kind OC_DISCRETE, OC_MULTI_DISCRETE or OC_BOX; got act_kind=%d.",
+                         spec->act_kind);
+    }
+    if (spec->obs_shape[0] < 1 || heads < 1 || (spec->act_kind != OC_MULTI_DISCRETE && heads != 1)) {
+        return oc_refuse(message,
+                         "env_spec must give obs_shape and act_sizes, one size unless OC_MULTI_DISCRETE; got "
+                         "obs_shape={%d, ..} and %d sizes.",
+                         spec->obs_shape[0], heads);
+    }
+    if (!is_small_shape(spec)) {
+        return oc_refuse(message, "env_spec must give an obs_shape of less than 2^31 elements; got {%d, %d, ..}.",
+                         spec->obs_shape[0], spec->obs_shape[1]);
+    }
+    if (env->act_type != OC_ACT_EITHER && (env->act_type == OC_ACT_FLOAT) != (spec->act_kind == OC_BOX)) {
+        return oc_refuse(message, "%s must have OC_ACT_T %s or oc_act; got %s. Define OC_ACT_T before ocean.h.",
+                         spec->act_kind == OC_BOX ? "OC_BOX" : "discrete actions",
+                         spec->act_kind == OC_BOX ? "float" : "int32_t",
+                         env->act_type == OC_ACT_FLOAT ? "float" : "int32_t");
+    }
+    if (spec->agents < 0 || (spec->agents > 1 && !env->is_multi)) {
+        return oc_refuse(message, "env_spec must give one agent without OC_MULTI; got agents=%d. Define OC_MULTI.",
+                         spec->agents);
+    }
+    if (spec->obs_low > spec->obs_high || spec->obs_low < DTYPE_LOW[env->obs_dtype] ||
+        spec->obs_high > DTYPE_HIGH[env->obs_dtype]) {
+        return oc_refuse(message, "env_spec must give obs_low below obs_high, both within OC_OBS_T; got %g and %g.",
+                         spec->obs_low, spec->obs_high);
+    }
+    if (spec->act_low > spec->act_high || spec->extra_bytes < 0) {
+        return oc_refuse(message,
+                         "env_spec must give act_low below act_high and extra_bytes of at least 0; got %g, %g and "
+                         "extra_bytes=%lld.",
+                         spec->act_low, spec->act_high, (long long)spec->extra_bytes);
+    }
+    return 0;
+}
+
 int oc_resolve(const oc_env *env, void *params, oc_spec *spec, oc_message *message) {
     message->text[0] = 0;
     if (env->check && env->check(params, message)) {
@@ -62,12 +114,7 @@ int oc_resolve(const oc_env *env, void *params, oc_spec *spec, oc_message *messa
     }
     memset(spec, 0, sizeof *spec);
     env->spec(params, spec);
-    int heads = count_sizes(spec->act_sizes, OC_MAX_HEADS);
-    if (spec->obs_shape[0] < 1 || heads < 1 || (spec->act_kind != OC_MULTI_DISCRETE && heads != 1)) {
-        (void)snprintf(message->text, sizeof message->text,
-                       "env_spec must give obs_shape and act_sizes, one size unless OC_MULTI_DISCRETE; got "
-                       "obs_shape={%d, ..} and %d sizes.",
-                       spec->obs_shape[0], heads);
+    if (check_spec(env, spec, message)) {
         return -1;
     }
     spec->agents = spec->agents > 0 ? spec->agents : 1;
@@ -216,6 +263,16 @@ void oc_seed(oc_vec *vec, uint64_t seed, uint64_t first_world) {
     vec->num_steps = 0;
 }
 
+bool oc_acquire(oc_vec *vec) {
+    int32_t idle = 0;
+    return __atomic_compare_exchange_n(&vec->num_running, &idle, OC_ACQUIRED, false, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED);
+}
+
+void oc_release(oc_vec *vec) {
+    __atomic_sub_fetch(&vec->num_running, OC_ACQUIRED, __ATOMIC_RELEASE);
+}
+
 void oc_restart(oc_vec *vec, bool next_episodes) {
     size_t rows = (size_t)vec->num_rows;
     for (int64_t world = 0; next_episodes && world < vec->num_worlds; world++) {
@@ -228,19 +285,48 @@ void oc_restart(oc_vec *vec, bool next_episodes) {
     if (vec->num_generations > 1) {
         drop_old_params(vec);
     }
+    vec->num_sliced = 0;
+    vec->illegal_number = 0;
     vec->is_ready = true;
+}
+
+#if defined(PUFFER_DEBUG)
+/* 1 + index in actions of the first discrete action of an agent that acts which is out of its range, or 0. */
+static int64_t find_illegal(const oc_vec *vec, int64_t first, int64_t last) {
+    const int32_t *actions = (const int32_t *)(const void *)vec->actions;
+    const int64_t heads = oc_action_size(&vec->spec);
+    for (int64_t i = first * vec->agents * heads; vec->spec.act_kind != OC_BOX && i < last * vec->agents * heads; i++) {
+        if (vec->alive[i / heads] && (actions[i] < 0 || actions[i] >= vec->spec.act_sizes[i % heads])) {
+            return 1 + i;
+        }
+    }
+    return 0;
+}
+#endif
+
+/* A debug build steps no world of a range in which an action is illegal; finish_step reports it. */
+static void step_worlds(oc_vec *vec, int64_t first, int64_t last) {
+#if defined(PUFFER_DEBUG)
+    int64_t illegal = find_illegal(vec, first, last);
+    if (illegal) {
+        __atomic_store_n(&vec->illegal_number, illegal, __ATOMIC_RELAXED);
+        return;
+    }
+#endif
+    vec->env->step(vec, first, last);
 }
 
 void oc_step_slice(void *ctx, int64_t first, int64_t last) {
     oc_vec *vec = ctx;
-    __atomic_add_fetch(&vec->num_running, 1, __ATOMIC_ACQUIRE);
-    if (vec->is_ready && first >= 0 && last <= vec->num_worlds) {
-        vec->env->step(vec, first, last);
+    int32_t num_running = __atomic_add_fetch(&vec->num_running, 1, __ATOMIC_ACQUIRE);
+    if (num_running > 0 && vec->is_ready && 0 <= first && first < last && last <= vec->num_worlds) {
+        step_worlds(vec, first, last);
+        __atomic_add_fetch(&vec->num_sliced, last - first, __ATOMIC_RELAXED);
     }
     __atomic_sub_fetch(&vec->num_running, 1, __ATOMIC_RELEASE);
 }
 
-bool oc_is_stepping(const oc_vec *vec) {
+bool oc_is_busy(const oc_vec *vec) {
     return __atomic_load_n(&vec->num_running, __ATOMIC_ACQUIRE) != 0;
 }
 
@@ -293,7 +379,11 @@ static int append_record(const oc_vec *vec, int64_t row, oc_records *records) {
     return 0;
 }
 
-int oc_finish_step(oc_vec *vec, oc_records *records) {
+/* Count a step of all worlds and append the records of the episodes that ended. */
+static enum oc_outcome finish_whole_step(oc_vec *vec, oc_records *records) {
+    if (vec->illegal_number) {
+        return OC_ILLEGAL_ACTION;
+    }
     vec->num_steps++;
     bool any_ended = false;
     for (int64_t row = 0; row < vec->num_rows; row += 8) {
@@ -301,7 +391,7 @@ int oc_finish_step(oc_vec *vec, oc_records *records) {
                          oc_first_eight(vec->truncations + row, vec->num_rows - row);
         while (ended) {
             if (append_record(vec, row + oc_first_set_byte(ended), records)) {
-                return -1;
+                return OC_NO_MEMORY;
             }
             ended &= ended - 1; /* a flag is 1 in its byte */
             any_ended = true;
@@ -310,18 +400,28 @@ int oc_finish_step(oc_vec *vec, oc_records *records) {
     if (any_ended && vec->num_generations > 1) {
         drop_old_params(vec);
     }
-    return 0;
+    return OC_DONE;
 }
 
-int oc_step_all(oc_vec *vec, oc_records *records) {
-    int32_t idle = 0;
-    if (!__atomic_compare_exchange_n(&vec->num_running, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-        return 1;
+enum oc_outcome oc_finish_step(oc_vec *vec, oc_records *records) {
+    if (vec->num_sliced != vec->num_worlds) {
+        return OC_WORLDS_LEFT;
     }
-    vec->env->step(vec, 0, vec->num_worlds);
-    int failed = oc_finish_step(vec, records);
-    __atomic_sub_fetch(&vec->num_running, 1, __ATOMIC_RELEASE);
-    return failed;
+    vec->num_sliced = 0;
+    return finish_whole_step(vec, records);
+}
+
+enum oc_outcome oc_step_all(oc_vec *vec, oc_records *records) {
+    if (!oc_acquire(vec)) {
+        return OC_BUSY;
+    }
+    enum oc_outcome outcome = OC_WORLDS_LEFT;
+    if (!vec->num_sliced) {
+        step_worlds(vec, 0, vec->num_worlds);
+        outcome = finish_whole_step(vec, records);
+    }
+    oc_release(vec);
+    return outcome;
 }
 
 static double element(const oc_vec *vec, int64_t row, int64_t index) {

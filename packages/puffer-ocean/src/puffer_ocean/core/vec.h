@@ -41,16 +41,29 @@ void oc_seed(oc_vec *vec, uint64_t seed, uint64_t first_world);
 /* Begin an episode in every world: the present numbers, or the next ones. Clears rewards and flags. */
 void oc_restart(oc_vec *vec, bool next_episodes);
 
+enum { OC_ACQUIRED = INT32_MIN / 2 }; /* far below 0, however many slices come in vain meanwhile */
+
+/* Take the batch for this thread alone: false while anything else runs on it. Slices that come meanwhile do nothing. */
+bool oc_acquire(oc_vec *vec);
+void oc_release(oc_vec *vec);
+bool oc_is_busy(const oc_vec *vec);
+
 /* Step worlds first .. last-1; the capsule's function. Does nothing unless the batch is ready. */
 void oc_step_slice(void *vec, int64_t first, int64_t last);
-bool oc_is_stepping(const oc_vec *vec);
 
-/* Step all worlds and finish the step. Returns 0, -1 without memory for records, or 1, having done nothing, while
- * another step runs. */
-int oc_step_all(oc_vec *vec, oc_records *records);
+enum oc_outcome { /* of a step; it was made only if OC_DONE */
+    OC_DONE,
+    OC_NO_MEMORY,      /* for records */
+    OC_BUSY,           /* another step runs */
+    OC_WORLDS_LEFT,    /* the slices since the last whole step do not cover each world once: num_sliced */
+    OC_ILLEGAL_ACTION, /* only a debug build says so: illegal_number */
+};
 
-/* After all slices of a step: count it and append the records of the episodes that ended. -1: no memory. */
-int oc_finish_step(oc_vec *vec, oc_records *records);
+/* Step all worlds and finish the step. */
+enum oc_outcome oc_step_all(oc_vec *vec, oc_records *records);
+
+/* After all slices of a step: count it and append the records of the episodes that ended. */
+enum oc_outcome oc_finish_step(oc_vec *vec, oc_records *records);
 
 /* Room for at least this many records. -1: no memory. */
 int oc_reserve_records(oc_records *records, int64_t num_lines);
