@@ -71,6 +71,25 @@ def test_an_exception_in_a_constructor_arrives_before_make_returns(envs, backend
     assert time.monotonic() - start < 10
 
 
+def test_a_slow_constructor_does_not_hide_the_failure_of_another(envs):
+    def slow(buf=None):
+        time.sleep(8)
+        return envs.Counter(buf=buf)
+
+    def broken(buf=None):
+        raise LookupError("boom in constructor")
+
+    def dying(buf=None):
+        os._exit(5)
+
+    for other, text in ((broken, "boom in constructor"), (dying, "exit code 5 before it was ready")):
+        start = time.monotonic()
+        with pytest.raises(WorkerError, match=text) as caught:
+            puffer_vector.make([slow, other], 2, "processes", 2)
+        assert time.monotonic() - start < 6
+        assert caught.value.worker_index == 1
+
+
 @pytest.mark.parametrize(
     ("how", "text"),
     [
@@ -144,24 +163,19 @@ def test_infos_of_any_size_arrive_and_unpicklable_ones_are_an_error(envs, size):
         vector.step(np.zeros(2, int))
 
 
-@pytest.mark.parametrize(("how", "workers"), [("raise", "serial"), ("raise", "processes"), ("exit", "processes")])
-def test_a_failed_env_is_replaced_and_its_rows_say_so(envs, how, workers):
-    class FailsOnce(envs.Counter):
-        def fail(self):
-            self.number += 100
-            super().fail()
-
-        def reset(self, seed=None):
-            observations, infos = super().reset(seed)
-            self.fails_at = None if seed is None or seed == getattr(self, "first", seed) else self.fails_at
-            return observations, infos
-
-    def create(n, buf=None):
-        return envs.Counter(n, fails_at=4 if n == 1 else None, how=how, buf=buf)
-
-    creators = [lambda n=n, buf=None: create(n, buf) for n in range(2)]
-    count = None if workers == "serial" else 2
-    with puffer_vector.make(creators, 2, workers, count, restart_failed=True) as vector:
+@pytest.mark.parametrize(
+    ("how", "backend", "kwargs"),
+    [
+        ("raise", "serial", {}),
+        ("raise", "threads", {"num_workers": 2}),
+        ("raise", "processes", {"num_workers": 2}),
+        ("exit", "processes", {"num_workers": 2}),
+        ("sleep", "processes", {"num_workers": 2, "timeout_s": 0.5}),
+    ],
+)
+def test_a_failed_env_is_replaced_and_its_rows_say_so(envs, how, backend, kwargs):
+    creators = [lambda n=n, buf=None: envs.Counter(n, fails_at=4 if n else None, how=how, buf=buf) for n in range(2)]
+    with puffer_vector.make(creators, 2, backend, restart_failed=True, **kwargs) as vector:
         vector.reset(seed=0)
         seen = []
         for step in range(1, 7):

@@ -41,6 +41,7 @@ def run_worker(pipe: Connection, payload: bytes) -> None:
         payload: A pickled SlotSpec.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the caller's to handle
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker would run the handler of the caller
     parent = multiprocessing.parent_process()
     start_watchdog(-1 if parent is None else int(parent.sentinel), os.getppid())
     _limit_threads()

@@ -70,10 +70,10 @@ class Multiprocessing(ParallelVector):
             for spec in specs:
                 self._start(spec)
         mixed = self._settings.is_mixed
-        probed = range(len(specs)) if mixed else [0]
+        probed = list(range(len(specs))) if mixed else [0]
         for slot in probed:
             self._tell(slot, ("probe", mixed))
-        return [report for slot in probed for report in self._answer(slot)]
+        return [report for reports in self._answers(probed) for report in reports]
 
     def _start(self, spec: SlotSpec) -> None:
         try:
@@ -119,8 +119,7 @@ class Multiprocessing(ParallelVector):
         self._spin = len(slots) + 1 <= self._settings.cpus
         for slot in slots:
             self._tell_bind(slot)
-        for slot in slots:
-            self._answer(slot)
+        self._answers(slots)
         if not self._settings.restart_failed:
             self._memory.close_fd()
         self._signals = Signals(block.signals, len(slots), self._spin)
@@ -137,32 +136,28 @@ class Multiprocessing(ParallelVector):
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._pipes[slot].send_bytes(cloudpickle.dumps(message))
 
-    def _answer(self, slot: int) -> Any:
-        """Return the answer to a message of the start; any worker may fail meanwhile."""
-        sentinels = {process.sentinel: index for index, process in enumerate(self._processes)}
-        while True:
-            ready = wait([self._pipes[slot], *sentinels])
-            if self._pipes[slot] in ready:
-                try:
-                    answer = pickle.loads(self._pipes[slot].recv_bytes())
-                except (EOFError, ConnectionResetError):
-                    raise self._lost_at_start(slot) from None
-                if isinstance(answer, WorkerError):
-                    answer.worker_index = slot
-                    raise answer
-                return answer
-            for sentinel, index in sentinels.items():
-                if sentinel in ready and index != slot:
-                    self._answer_of_the_dead(index)
+    def _answers(self, slots: Sequence[int]) -> list[Any]:
+        """Return the answers of some workers to a message of the start. The first worker that fails ends the wait."""
+        answers: dict[int, Any] = {}
+        sentinels = {process.sentinel: slot for slot, process in enumerate(self._processes)}
+        while len(answers) < len(slots):
+            pipes = {self._pipes[slot]: slot for slot in slots if slot not in answers}
+            ready = wait([*pipes, *sentinels])
+            answers |= {pipes[pipe]: self._read_answer(pipes[pipe]) for pipe in pipes if pipe in ready}
+            for sentinel in [sentinel for sentinel in sentinels if sentinel in ready]:
+                slot = sentinels.pop(sentinel)
+                answers[slot] = self._read_answer(slot)  # its last words, or an error about its end
+        return [answers[slot] for slot in slots]
 
-    def _answer_of_the_dead(self, slot: int) -> None:
-        if self._pipes[slot].poll():
-            with contextlib.suppress(EOFError, ConnectionResetError):
-                answer = pickle.loads(self._pipes[slot].recv_bytes())
-                if isinstance(answer, WorkerError):
-                    answer.worker_index = slot
-                    raise answer
-        raise self._lost_at_start(slot)
+    def _read_answer(self, slot: int) -> Any:
+        try:
+            answer = pickle.loads(self._pipes[slot].recv_bytes())
+        except (EOFError, ConnectionResetError):
+            raise self._lost_at_start(slot) from None
+        if isinstance(answer, WorkerError):
+            answer.worker_index = slot
+            raise answer
+        return answer
 
     def _lost_at_start(self, slot: int) -> WorkerError:
         self._processes[slot].join(STOP_S)
@@ -246,7 +241,7 @@ class Multiprocessing(ParallelVector):
             self._start(self._specs[slot])
         self._ready_signals.forget(slot)
         self._tell_bind(slot)
-        self._answer(slot)
+        self._answers([slot])
         self._started([slot])
         self._begin([slot], ("replace_all", (self._seed, reason)))
 

@@ -69,7 +69,7 @@ typedef struct {
     int caller_helps; /* 0: the caller must look at the clock, so it may not get stuck in an env */
     PoolJob *jobs;
     pthread_t *threads;
-    SignalWaiter waiter; /* the caller's; each thread copies it */
+    SignalWaiter waiter; /* the caller's; each thread has its own */
 } Pool;
 
 static inline int pool_job_is_done(PoolJob *job) { return PUFFER_LOAD(&job->done) == job->num_slices; }
@@ -100,7 +100,7 @@ static inline int pool_run_any(Pool *pool) {
 
 static void *pool_thread(void *argument) {
     Pool *pool = argument;
-    SignalWaiter waiter = pool->waiter;
+    SignalWaiter waiter = {SPIN_MAX_NS, 0, pool->waiter.use_futex, pool->waiter.may_spin};
     while (!PUFFER_LOAD(&pool->stop)) {
         uint32_t seen = PUFFER_LOAD(&pool->submitted);
         if (pool_run_any(pool)) continue;
