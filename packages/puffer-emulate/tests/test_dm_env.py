@@ -95,3 +95,18 @@ def test_the_contract_holds():
 def test_what_is_no_env_is_refused():
     with pytest.raises(TypeError, match="must have reset, step, observation_spec"):
         DmEnvPufferEnv(lambda: 3)
+
+
+@pytest.mark.parametrize("result", [None, (np.zeros(2), 0.0, False, {})])
+def test_what_is_no_time_step_is_refused(result):
+    env = emulate(Reach())
+    env.reset()
+    env.env.step = lambda action: result
+
+    with pytest.raises(TypeError, match=r"reset and step of Reach must return a dm_env.TimeStep; got"):
+        env.step(np.zeros_like(env.actions))
+
+
+def test_what_is_no_spec_is_refused():
+    with pytest.raises(TypeError, match=r"observation/camera must have a dm_env spec, .* got None"):
+        space_of_spec("observation", {"camera": None})

@@ -1,5 +1,8 @@
 """What a Gymnasium environment must look like once it is a PufferEnv."""
 
+import copy
+import pickle
+
 import gymnasium
 import numpy as np
 import pytest
@@ -462,3 +465,55 @@ def test_the_joint_spaces_are_seeded_and_differ_by_row():
 
     assert np.array_equal(first, second)
     assert len({tuple(column) for column in np.array(first).T}) == 4
+
+
+@pytest.mark.parametrize("info", [[1], "score", 5])
+@pytest.mark.parametrize("is_over", [False, True])
+def test_infos_that_are_no_dicts_are_refused(info, is_over):
+    env = GymnasiumPufferEnv(Constant(spaces.Box(0, 1, (1,)), np.zeros(1, np.float32)))
+    env.reset()
+    env.env.result = (np.zeros(1, np.float32), 1.0, is_over, False, info)
+
+    with pytest.raises(TypeError, match=r"info of Constant, world 0, must be a dict; got"):
+        env.step([0])
+
+
+def test_a_flag_of_nan_and_a_reward_beyond_floats_are_refused():
+    for reward, flag, words in ((0.0, np.nan, "terminated of .* got nan"), (10**400, False, "reward of .* must fit")):
+        env = GymnasiumPufferEnv(Constant(spaces.Box(0, 1, (1,)), np.zeros(1, np.float32), reward, flag))
+        env.reset()
+        with pytest.raises(ValueError, match=words):
+            env.step([0])
+
+
+@pytest.mark.parametrize("copy_of", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_of_an_env_steps_worlds_and_rows_of_its_own(copy_of):
+    env = GymnasiumPufferEnv(env_creator=Counter, num_envs=2)
+    env.reset(seed=1)
+    twin = copy_of(env)
+    twin.step([0, 1])
+
+    assert twin.observations.tolist() == twin.buffers.observations.tolist() == [[1, 1], [1, 1]]
+    assert env.observations.tolist() == [[0, 0], [0, 0]]
+    assert [world.observation[0] for world in (*twin.envs, *env.envs)] == [1, 1, 0, 0]
+
+
+def test_a_closed_env_says_so():
+    env = GymnasiumPufferEnv(Counter)
+    env.reset()
+    env.close()
+
+    for call in (env.reset, lambda: env.step([0])):
+        with pytest.raises(RuntimeError, match=r"Counter must be open; close\(\) was called"):
+            call()
+
+
+@pytest.mark.parametrize("world", [-1, 1])
+def test_a_world_that_is_not_there_is_not_drawn(world):
+    with pytest.raises(ValueError, match=rf"world must be in \[0, 0\]; got {world}"):
+        GymnasiumPufferEnv(Counter).render(world)
+
+
+def test_extras_in_one_string_are_refused():
+    with pytest.raises(TypeError, match="episode extras must be a sequence of names; got 'wins'"):
+        GymnasiumPufferEnv(Counter, episode_extras="wins")

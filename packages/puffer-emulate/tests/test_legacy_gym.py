@@ -178,3 +178,34 @@ def test_as_puffer_env_takes_them_but_no_batches():
         as_puffer_env(batch)
     with pytest.raises(ValueError, match="an env object can be one world"):
         creator_of(Gym21())
+
+
+class Returns(Gym21):
+    """Returns what it is told to return."""
+
+    def __init__(self, result):
+        super().__init__()
+        self.result = result
+
+    def step(self, action):
+        return self.result
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "words"),
+    [
+        (None, TypeError, r"step of Returns must return \(observation, reward, done, info\)"),
+        (5, TypeError, "step of Returns must return"),
+        ((np.zeros(3), 1.0, True, [1]), TypeError, "info of Returns must be a dict; got"),
+        ((np.zeros(3), 1.0, "False", {}), TypeError, "done of Returns must be one number; got 'False'"),
+        ((np.zeros(3), 1.0, None, {}), TypeError, "done of Returns must be one number; got None"),
+        ((np.zeros(3), 1.0, np.nan, {}), ValueError, "done of Returns must be true or false; got nan"),
+        ((np.zeros(3), 1.0, np.zeros(2), {}), ValueError, "done of Returns must be one number; got an array"),
+    ],
+)
+def test_what_an_old_step_may_not_return_is_named(result, error, words):
+    env = emulate(lambda: Returns(result))
+    env.reset()
+
+    with pytest.raises(error, match=words):
+        env.step([0])

@@ -1,5 +1,7 @@
 """What a multi-agent environment must look like once it is a PufferEnv."""
 
+import copy
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -411,3 +413,103 @@ def test_real_environments_keep_the_contract():
     assert len(records) > 20
     assert set(records["episode_return"]) <= {-1, 0, 1}
     assert records["episode_return"].sum() == 0
+
+
+class Returns(Scripted):
+    """Steps as a function of the right result says."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def step(self, actions):
+        return self.change(self, *super().step(actions))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda env, o, *rest: (None, *rest), TypeError, "must return five dicts"),
+        (lambda env, o, *rest: (np.zeros((3, 2)), *rest), TypeError, "must return five dicts"),
+        (lambda env, o, r, *rest: (o, [1.0] * 3, *rest), TypeError, "must return five dicts"),
+        (lambda env, o, r, te, tr, i: (o, r, False, False, i), TypeError, "must return five dicts"),
+        (lambda env, o, r, te, tr, i: (o, r, te, tr, None), TypeError, "must return five dicts"),
+        (lambda env, *values: delattr(env, "agents") or values, TypeError, "must return five dicts .* keep env.agents"),
+        (lambda env, o, r, te, tr, i: (o, r, {"a": np.ones(2)}, tr, i), ValueError, "termination of .* agent 'a'"),
+        (lambda env, o, r, te, tr, i: (o, r, te, {"b": np.nan}, i), ValueError, "truncation of .* agent 'b'.* got nan"),
+        (lambda env, o, r, te, tr, i: (o, r, te, tr, {"b": [1]}), TypeError, "info of .* agent 'b'.* must be a dict"),
+        (lambda env, o, *rest: ({**o, "c": None}, *rest), TypeError, "agent 'c': the value must hold numbers"),
+    ],
+)
+def test_what_a_step_may_not_return_is_named(change, error, words):
+    env = emulate(lambda: Returns(change))
+    env.reset()
+
+    with pytest.raises(error, match=words):
+        env.step([0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "words"),
+    [
+        ((None, {}), TypeError, "reset of scripted must return a dict of observations by agent"),
+        ((np.zeros((3, 2)), {}), TypeError, "reset of scripted must return a dict of observations by agent"),
+        (({}, {}), ValueError, "reset of scripted must leave an agent in the world"),
+    ],
+)
+def test_what_a_reset_may_not_return_is_named(result, error, words):
+    class Empty(Scripted):
+        def reset(self, seed=None, options=None):
+            return result
+
+    with pytest.raises(error, match=words):
+        emulate(Empty).reset()
+
+
+@pytest.mark.parametrize("agents", [[], ["a", "a"], None])
+def test_possible_agents_are_named_once(agents):
+    class Named(Scripted):
+        def __init__(self):
+            super().__init__()
+            self.possible_agents = agents
+
+    with pytest.raises(TypeError, match=r"possible_agents of scripted must name every agent that may come, once; got"):
+        PettingZooPufferEnv(Named)
+
+
+@pytest.mark.parametrize(
+    ("observation", "words"),
+    [
+        (np.zeros(2), "it must be a dict with 'action_mask'.* got ndarray"),
+        ({"observation": np.zeros(2)}, r"it must be a dict with 'action_mask'.* got keys \['observation'\]"),
+        ({"action_mask": [1, 1, 1]}, r"it must be a dict with 'action_mask'.* got keys \['action_mask'\]"),
+        ({"observation": np.zeros(2), "action_mask": [1, 1]}, r"action_mask must be 3 numbers.* got \[1, 1\]"),
+        ({"observation": np.zeros(2), "action_mask": None}, "action_mask must be 3 numbers"),
+        ({"observation": np.zeros(2), "action_mask": [np.nan, 1, 1]}, "action_mask must be 3 numbers"),
+    ],
+)
+def test_action_masks_that_do_not_fit_are_refused(observation, words):
+    class Masked(Scripted):
+        def observation_space(self, agent):
+            space = {"observation": spaces.Box(-1, 1, (2,)), "action_mask": spaces.Box(0, 1, (3,), np.int8)}
+            return spaces.Dict(space)
+
+        def action_space(self, agent):
+            return spaces.Discrete(3)
+
+        def observe(self, agent):
+            return observation
+
+    with pytest.raises((TypeError, ValueError), match=rf"observation of scripted, world 0, agent 'a': {words}"):
+        emulate(Masked).reset()
+
+
+def test_a_copy_of_an_env_steps_agents_and_rows_of_its_own():
+    env = PettingZooPufferEnv(Scripted, num_envs=2)
+    env.reset(seed=1)
+    twin = copy.deepcopy(env)
+    twin.step([0] * 6)
+
+    assert twin.observations[:, 1].tolist() == [1] * 6
+    assert env.observations[:, 1].tolist() == [0] * 6
+    assert [len(world.received) for world in (*twin.envs, *env.envs)] == [1, 1, 0, 0]

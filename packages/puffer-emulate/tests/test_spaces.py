@@ -153,3 +153,31 @@ def test_a_space_without_a_layout_is_refused_by_name():
 
     with pytest.raises(TypeError, match="'said'"):
         emulate(lambda: Echo(space, spaces.Discrete(2)))
+
+
+@pytest.mark.parametrize(
+    ("space", "action", "error"),
+    [
+        (spaces.Box(-5, 5, (2,), np.int32), 2**40, ValueError),
+        (spaces.Box(0, 255, (2,), np.uint8), -1, ValueError),
+        (spaces.Box(-5, 5, (2,), np.int32), 1.5, TypeError),
+        (spaces.Box(-5, 5, (2,), np.int32), np.nan, TypeError),
+        (spaces.Box(0, 1, (2,), np.bool_), 2, TypeError),
+        (spaces.MultiDiscrete([3, 3]), 2**32, ValueError),
+        (spaces.MultiDiscrete([3, 3]), 1.0, TypeError),
+    ],
+)
+def test_an_action_is_never_wrapped_around_or_rounded(space, action, error):
+    env = emulate(lambda: Echo(spaces.Box(-1, 1, (1,)), space))
+    env.reset()
+
+    with pytest.raises(error, match="actions of Echo must"):
+        env.step(np.full((1, 2), action))
+
+
+def test_wide_integers_within_the_space_are_taken():
+    env = emulate(lambda: Echo(spaces.Box(-1, 1, (1,)), spaces.Box(-5, 5, (2,), np.int32)))
+    env.reset()
+    env.step(np.array([[3, -5]], np.int64))
+
+    assert env.env.actions[-1].tolist() == [3, -5]

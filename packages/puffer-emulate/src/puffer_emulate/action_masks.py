@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,25 @@ class ActionMasks:
         self._first_only = np.zeros(num_choices, np.bool_)
         self._first_only[np.cumsum(counts) - counts] = True
 
+    def observation_of(self, value: Any) -> Any:
+        """Return what is left of an agent's observation without its mask.
+
+        Raises:
+            TypeError: The observation is no dict, or lacks a key.
+        """
+        if not self._has_mask:
+            return value
+        if (
+            not isinstance(value, Mapping)
+            or _MASK_KEY not in value
+            or (self.is_unwrapped and "observation" not in value)
+        ):
+            got = (
+                f"keys {sorted(map(str, value))}" if isinstance(value, Mapping) else f"{type(value).__name__} {value!r}"
+            )
+            raise TypeError(f"it must be a dict with {_MASK_KEY!r}, as its space is; got {got}. Return every key.")
+        return value["observation"] if self.is_unwrapped else value
+
     def write(self, row: npt.NDArray[np.bool_], env: Any, agent: Any, value: Any) -> None:
         """Write the mask of an agent that is in the world.
 
@@ -61,7 +81,13 @@ class ActionMasks:
         if self._is_turn_based and agent != env.agent_selection:
             row[:] = self._first_only
         elif self._has_mask:
-            row[:] = np.asarray(value[_MASK_KEY]).ravel() != 0
+            mask = np.asarray(value[_MASK_KEY])
+            if mask.size != self.size or mask.dtype.kind not in "biuf" or np.isnan(mask).any():
+                raise ValueError(
+                    f"{_MASK_KEY} must be {self.size} numbers, 0 for a choice that is not allowed; "
+                    f"got {value[_MASK_KEY]!r}. Give one for each choice."
+                )
+            row[:] = mask.ravel() != 0
             # A distribution needs a choice; an env that allows none will not mind which.
             if not row.any():
                 row[:] = True

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from puffer_spaces import ActionLayout
+from puffer_spaces import ActionLayout, copy_actions
 
 Reader = Callable[[npt.NDArray[Any]], Sequence[Any]]
 
@@ -44,8 +44,7 @@ def _reader_of_kind(name: str, layout: ActionLayout, num_worlds: int) -> Reader:
     if isinstance(space, spaces.Discrete) and space.n <= _LARGEST_TABLE:
         return _table_reader(name, space)
     if isinstance(space, spaces.Box) and space.shape == layout.row_shape:
-        dtype = space.dtype
-        return lambda actions: list(actions.astype(dtype))
+        return _box_reader(name, space)
     return _layout_reader(name, layout, num_worlds)
 
 
@@ -66,15 +65,29 @@ def _table_reader(name: str, space: spaces.Discrete) -> Reader:
     return read_choices
 
 
+def _box_reader(name: str, space: spaces.Box) -> Reader:
+    dtype = space.dtype
+
+    def read_box(actions: npt.NDArray[Any]) -> list[Any]:
+        if actions.dtype == dtype:
+            return list(actions.copy())
+        cast = np.empty(actions.shape, dtype)
+        copy_actions(actions, cast, name)
+        return list(cast)
+
+    return read_box
+
+
 def _layout_reader(name: str, layout: ActionLayout, num_worlds: int) -> Reader:
     held = np.zeros((num_worlds, *layout.row_shape), layout.dtype)
+    target = held.reshape((num_worlds, *(layout.row_space.shape or ())))
     rows = [layout.bind(held[index : index + 1]) for index in range(num_worlds)]
 
     def read_rows(actions: npt.NDArray[Any]) -> list[Any]:
         try:
-            np.copyto(held, actions.reshape(held.shape), casting="same_kind")
+            copy_actions(actions, target, name)
             return [row.read() for row in rows]
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"action of {name}: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"action of {name}: {error}") from None
 
     return read_rows

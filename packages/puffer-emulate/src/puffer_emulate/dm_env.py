@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from puffer_emulate.copies import env_name
 from puffer_emulate.seedless import note_seedless
 from puffer_emulate.single_agent import SingleAgentAdapter
 from puffer_emulate.snapshots import layers_of
-from puffer_emulate.worlds import World
-from puffer_spaces import Buffers, PufferEnv
+from puffer_emulate.worlds import World, shown
+from puffer_spaces import Buffers, PufferEnv, as_reward
 
 
 class TimeStepView:
@@ -34,13 +35,13 @@ class TimeStepView:
         """Start an episode; return (observation, info)."""
         if seed is not None:
             self._seed(seed)
-        return self.env.reset().observation, {}
+        return self._checked(self.env.reset()).observation, {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step; return (observation, reward, terminated, truncated, info)."""
-        time_step = self.env.step(action)
+        time_step = self._checked(self.env.step(action))
         is_last = bool(time_step.last())
-        discount = 1.0 if time_step.discount is None else float(time_step.discount)
+        discount = 1.0 if time_step.discount is None else as_reward(time_step.discount, "discount")
         info = {"discount": discount} if 0 < discount < 1 else {}
         reward = 0.0 if time_step.reward is None else time_step.reward
         return time_step.observation, reward, is_last and discount == 0, is_last and discount != 0, info
@@ -48,6 +49,14 @@ class TimeStepView:
     def render(self) -> Any:
         """Draw the env, if it has a `render` of its own or physics that can be drawn."""
         return self.env.render() if hasattr(self.env, "render") else self.env.physics.render()
+
+    def _checked(self, time_step: Any) -> Any:
+        if not all(hasattr(time_step, name) for name in ("last", "observation", "reward", "discount")):
+            raise TypeError(
+                f"reset and step of {env_name(self.env)} must return a dm_env.TimeStep; got {shown(time_step)}. "
+                "Return dm_env.restart, transition, termination or truncation."
+            )
+        return time_step
 
     def _seed(self, seed: int) -> None:
         random_state: Any = getattr(getattr(self.env, "task", None), "random", None)
@@ -111,6 +120,8 @@ def space_of_spec(name: str, spec: Any) -> spaces.Space[Any]:
         return spaces.Dict({key: space_of_spec(f"{name}/{key}", child) for key, child in spec.items()})
     if isinstance(spec, list | tuple):
         return spaces.Tuple([space_of_spec(f"{name}/{index}", child) for index, child in enumerate(spec)])
+    if not hasattr(spec, "dtype") or not hasattr(spec, "shape"):
+        raise TypeError(f"{name} must have a dm_env spec, or a dict or list of them; got {spec!r}. Return specs.Array.")
     dtype = np.dtype(spec.dtype)
     if hasattr(spec, "num_values"):
         return spaces.Discrete(int(spec.num_values))

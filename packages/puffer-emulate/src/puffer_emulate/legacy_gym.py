@@ -14,7 +14,7 @@ from puffer_emulate.seedless import note_seedless
 from puffer_emulate.single_agent import SingleAgentAdapter
 from puffer_emulate.snapshots import layers_of
 from puffer_emulate.worlds import World, shown
-from puffer_spaces import Buffers, PufferEnv, as_gymnasium_space
+from puffer_spaces import Buffers, PufferEnv, as_flag, as_gymnasium_space, as_info
 
 
 class GymnasiumView:
@@ -31,6 +31,7 @@ class GymnasiumView:
 
     def __init__(self, env: Any) -> None:
         self.env = env
+        self._name = env_name(env)
         self.observation_space = as_gymnasium_space(env.observation_space)
         self.action_space = as_gymnasium_space(env.action_space)
         self._takes = _arguments_of_reset(env)
@@ -48,7 +49,7 @@ class GymnasiumView:
         if options is not None:
             if "options" not in self._takes:
                 raise TypeError(
-                    f"reset of {env_name(self.env)} must take options to be given any; got {options!r}. "
+                    f"reset of {self._name} must take options to be given any; got {options!r}. "
                     "It takes none: pass what it offers to its constructor."
                 )
             arguments["options"] = options
@@ -61,16 +62,19 @@ class GymnasiumView:
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         """Take a step; return (observation, reward, terminated, truncated, info)."""
         result = self.env.step(action)
-        if len(result) == 5:
-            return result  # type: ignore[no-any-return]
-        if len(result) != 4:
+        count = len(result) if isinstance(result, tuple | list) else 0
+        if count == 5:
+            return tuple(result)
+        if count != 4:
             raise TypeError(
-                f"step of {env_name(self.env)} must return (observation, reward, done, info), or terminated and "
+                f"step of {self._name} must return (observation, reward, done, info), or terminated and "
                 f"truncated in place of done; got {shown(result)}."
             )
         observation, reward, done, info = result
-        is_cut = bool(done) and bool(info.get("TimeLimit.truncated", False))
-        return observation, reward, bool(done) and not is_cut, is_cut, info
+        info = as_info(info, f"info of {self._name}")
+        is_done = as_flag(done, f"done of {self._name}")
+        is_cut = is_done and as_flag(info.get("TimeLimit.truncated", False), 'info["TimeLimit.truncated"]')
+        return observation, reward, is_done and not is_cut, is_cut, info
 
     def render(self) -> Any:
         """Draw the env."""

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from puffer_emulate.action_masks import ActionMasks
 from puffer_emulate.infos import episode_metrics
 from puffer_emulate.worlds import PROBE_STEPS, ForeignEnv, World, shown
-from puffer_spaces import Array, Buffers, StepResult, as_flag, as_reward
+from puffer_spaces import Array, Buffers, StepResult, as_flag, as_info, as_reward
 
 
 class MultiAgentWorlds(ForeignEnv):
@@ -102,12 +102,20 @@ class MultiAgentWorlds(ForeignEnv):
         try:
             observations, rewards, terminations, truncations, agent_infos = result
             remaining = frozenset(env.agents)
-        except (TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             self._refuse_result(index, result, error)
+        if not all(type(part) is dict or isinstance(part, Mapping) for part in result):
+            self._refuse_result(index, result)
         self._add_agent_infos(first, agent_infos, infos)
         is_over = True
         for row, agent in enumerate(self.possible_agents, first):
-            stays = agent in remaining and not (terminations.get(agent) or truncations.get(agent))
+            is_terminated = terminations.get(agent, False)
+            if is_terminated is not False:
+                is_terminated = as_flag(is_terminated, f"termination of {self.env_name}, {self._where(row)},")
+            is_truncated = truncations.get(agent, False)
+            if is_truncated is not False:
+                is_truncated = as_flag(is_truncated, f"truncation of {self.env_name}, {self._where(row)},")
+            stays = agent in remaining and not (is_terminated or is_truncated)
             is_over = is_over and not stays
             is_here = stays and agent in observations
             if live[row]:
@@ -117,7 +125,9 @@ class MultiAgentWorlds(ForeignEnv):
                 self.rewards[row] = reward
                 self._returns[row] += reward
                 if not is_here:
-                    self._end_agent(row, agent, observations, terminations, truncations, agent_infos)
+                    self.terminals[row] = is_terminated
+                    self.truncations[row] = is_truncated or not is_terminated
+                    self._end_agent(row, agent, observations, agent_infos)
             elif is_here:
                 self._start_agent(row)
             if is_here:
@@ -130,25 +140,14 @@ class MultiAgentWorlds(ForeignEnv):
         self._returns[row] = 0.0
         self._starts[row] = self._num_steps
 
-    def _end_agent(
-        self,
-        row: int,
-        agent: Any,
-        observations: Mapping[Any, Any],
-        terminations: Mapping[Any, Any],
-        truncations: Mapping[Any, Any],
-        agent_infos: Mapping[Any, Any],
-    ) -> None:
+    def _end_agent(self, row: int, agent: Any, observations: Mapping[Any, Any], agent_infos: Mapping[Any, Any]) -> None:
         if agent in observations:
             self._write(self._final_writers[row], row, observations[agent])
         else:
             # It left without a word: the last that it saw is what stands in its row.
             self.final_observations[row] = self.observations[row]
-        is_terminated = as_flag(terminations.get(agent, False), f"termination of {self.env_name}, {self._where(row)},")
-        is_truncated = as_flag(truncations.get(agent, False), f"truncation of {self.env_name}, {self._where(row)},")
-        self.terminals[row] = is_terminated
-        self.truncations[row] = is_truncated or not is_terminated
-        score, perf, extras = episode_metrics(agent_infos.get(agent) or {}, self.episode_extras)
+        info = as_info(agent_infos.get(agent), f"info of {self.env_name}, {self._where(row)},")
+        score, perf, extras = episode_metrics(info, self.episode_extras)
         world, slot = divmod(row, self.agents_per_world)
         length = self._num_steps - self._starts[row]
         self._episodes.append(self._num_steps, world, slot, self._returns[row], length, score, perf, *extras)
@@ -164,12 +163,15 @@ class MultiAgentWorlds(ForeignEnv):
     def _show(self, row: int, env: Any, agent: Any, value: Any) -> None:
         self._write(self._writers[row], row, value)
         if self.action_mask is not None:
-            self._masks_of.write(self.action_mask[row], env, agent, value)
+            try:
+                self._masks_of.write(self.action_mask[row], env, agent, value)
+            except (KeyError, TypeError, ValueError) as error:
+                self._refuse_observation(row, error)
 
     def _write(self, write: Callable[[Any], None], row: int, value: Any) -> None:
         try:
-            write(value["observation"] if self._masks_of.is_unwrapped else value)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            write(self._masks_of.observation_of(value))
+        except (KeyError, TypeError, ValueError) as error:
             self._refuse_observation(row, error)
 
     def _reset_world(
@@ -177,7 +179,12 @@ class MultiAgentWorlds(ForeignEnv):
     ) -> None:
         observations, agent_infos = self._reset_env(index, seed, options)
         env, first = self._worlds[index].env, index * self.agents_per_world
-        remaining = frozenset(env.agents)
+        remaining = frozenset(getattr(env, "agents", None) or ())
+        if not isinstance(observations, Mapping):
+            raise TypeError(
+                f"reset of {self.env_name} must return a dict of observations by agent and one of infos; "
+                f"got {shown(observations)} in world {index}. Return both dicts."
+            )
         num_here = 0
         for row, agent in enumerate(self.possible_agents, first):
             if agent in remaining and agent in observations:
@@ -207,10 +214,10 @@ class MultiAgentWorlds(ForeignEnv):
         world, slot = divmod(row, self.agents_per_world)
         return f"world {world}, agent {self.possible_agents[slot]!r}"
 
-    def _refuse_result(self, index: int, result: Any, error: Exception) -> NoReturn:
+    def _refuse_result(self, index: int, result: Any, error: Exception | None = None) -> NoReturn:
         raise TypeError(
             f"step of {self.env_name} must return five dicts (observations, rewards, terminations, truncations, infos) "
-            f"and keep env.agents; got {shown(result)} in world {index}."
+            f"and keep env.agents; got {shown(result)} in world {index}. Return all five, keyed by agent."
         ) from error
 
     def _probe_rollout(self, env: Any) -> object:

@@ -120,9 +120,11 @@ def _world_of(env: Any, is_turn_based: bool) -> World:
 
 def _common_spaces(name: str, env: Any) -> tuple[list[Any], spaces.Space[Any], spaces.Space[Any]]:
     """Return the possible agents and the spaces that they share."""
-    agents = list(env.possible_agents)
-    if not agents:
-        raise TypeError(f"possible_agents of {name} must name every agent that may come; got none. List them all.")
+    agents = list(env.possible_agents or ())
+    if not agents or len(set(agents)) != len(agents):
+        raise TypeError(
+            f"possible_agents of {name} must name every agent that may come, once; got {agents}. List them all."
+        )
     shared = []
     for kind in ("observation_space", "action_space"):
         by_agent = [as_gymnasium_space(getattr(env, kind)(agent)) for agent in agents]

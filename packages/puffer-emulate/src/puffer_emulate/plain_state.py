@@ -32,6 +32,8 @@ def load_state(state: bytes, names: tuple[str, ...]) -> dict[str, Any]:
         ValueError: It is something else.
         pickle.UnpicklingError: It holds more than plain values.
     """
+    if not isinstance(state, bytes) or not state:
+        raise ValueError(f"state must be the bytes of get_state; got {state!r}. Pass what get_state returned.")
     values = _PlainUnpickler(io.BytesIO(state)).load()
     if not isinstance(values, dict) or not set(names) <= set(values):
         raise ValueError("state must come from get_state of such an env; got other data.")

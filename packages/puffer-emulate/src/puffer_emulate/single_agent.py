@@ -13,7 +13,7 @@ from numpy import ndarray
 from puffer_emulate.copies import check_alike, env_name, make_envs, refuse_recipe
 from puffer_emulate.infos import episode_metrics
 from puffer_emulate.worlds import PROBE_STEPS, ForeignEnv, World, shown
-from puffer_spaces import Array, Buffers, StepResult, as_flag, as_reward
+from puffer_spaces import Array, Buffers, StepResult, as_flag, as_info, as_reward
 
 _NO_LIMIT = sys.maxsize
 
@@ -35,6 +35,8 @@ class SingleAgentWorlds(ForeignEnv):
         episode_extras: Names of numbers in the last info of an episode that its record keeps.
     """
 
+    _derived = ForeignEnv._derived | {"_steps", "_rows", "_row_kind"}
+
     def __init__(
         self,
         name: str,
@@ -45,13 +47,13 @@ class SingleAgentWorlds(ForeignEnv):
         seed: int | None = None,
         episode_extras: Sequence[str] = (),
     ) -> None:
-        self._steps = [world.env.step for world in worlds]
         self._limits = [_NO_LIMIT if world.time_limit is None else world.time_limit for world in worlds]
         self._deadlines = list(self._limits)
         super().__init__(name, worlds, 1, observation_space, action_space, buf, seed, episode_extras)
 
     def _bind_rows(self) -> None:
         super()._bind_rows()
+        self._steps = [world.env.step for world in self._worlds]
         layout = self.observation_layout
         self._rows = list(self.observations)
         # What a Box's row takes as it is; any other space has checks to make, and None is no array's dtype.
@@ -117,6 +119,7 @@ class SingleAgentWorlds(ForeignEnv):
             self._final_writers[index](observation)
         except (KeyError, TypeError, ValueError) as error:
             self._refuse_observation(index, error)
+        info = as_info(info, f"info of {self.env_name}, world {index},")
         if terminated is not False:
             self.terminals[index] = as_flag(terminated, f"terminated of {self.env_name}, world {index},")
         if truncated is not False or self._num_steps >= self._deadlines[index]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from puffer_emulate.actions import make_action_reader
 from puffer_emulate.infos import own_info
 from puffer_emulate.plain_state import dump_state, load_state
 from puffer_emulate.snapshots import is_snapshot_exact, restore_snapshot, take_snapshot
-from puffer_spaces import ActionLayout, Array, Buffers, Episodes, Layout, PufferEnv, world_seed
+from puffer_spaces import ActionLayout, Array, Buffers, Episodes, Layout, PufferEnv, as_info, world_seed
 
 PROBE_STEPS = 4
 """Steps for which two copies of an env must agree before its snapshots count as exact."""
@@ -51,6 +51,9 @@ class ForeignEnv(PufferEnv):
     has_final_observations = True
     rebinds_buffers = True
     clears_flags = True
+
+    _derived: ClassVar[frozenset[str]] = frozenset({"_read_actions", "_writers", "_final_writers"})
+    """Attributes that follow from the others, and that a copy of the env makes anew."""
 
     def __init__(
         self,
@@ -96,6 +99,15 @@ class ForeignEnv(PufferEnv):
         super().set_buffers(buffers)
         self._bind_rows()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copied view is no view, and a reader is a closure: the copy makes its own.
+        return {name: value for name, value in vars(self).items() if name not in self._derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._read_actions = make_action_reader(self.env_name, self.action_layout, self.num_agents)
+        self._bind_rows()
+
     def _bind_rows(self) -> None:
         bind = self.observation_layout.bind
         self._writers = [bind(row).write for row in self.observations]
@@ -119,8 +131,7 @@ class ForeignEnv(PufferEnv):
             RuntimeError: The env was closed.
             ValueError: An observation does not fit its space.
         """
-        if self._is_closed:
-            raise RuntimeError(f"{self.env_name} must be open to be reset; close() was called. Make a new one.")
+        self._check_open()
         if seed is None and not self._is_started:
             seed = self.initial_seed
         if seed is not None:
@@ -161,10 +172,15 @@ class ForeignEnv(PufferEnv):
 
     def _check_started(self) -> None:
         if not self._is_started:
+            self._check_open()
             raise RuntimeError(f"{self.env_name} must be reset before step; got step first. Call reset(seed).")
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError(f"{self.env_name} must be open; close() was called. Make a new one.")
+
     def _add_info(self, row: int, info: Mapping[str, Any], infos: list[dict[str, Any]]) -> None:
-        own = own_info(info)
+        own = own_info(as_info(info, f"info of {self.env_name}, {self._where(row)},"))
         own["agent_index"] = row
         infos.append(own)
 
@@ -241,7 +257,13 @@ class ForeignEnv(PufferEnv):
         return ("_returns", "_starts", "_num_steps", "_is_started")
 
     def render(self, world: int = 0) -> Any:
-        """Draw one world as its `render_mode` says."""
+        """Draw one world as its `render_mode` says.
+
+        Raises:
+            ValueError: There is no such world.
+        """
+        if not 0 <= world < self.num_envs:
+            raise ValueError(f"world must be in [0, {self.num_envs - 1}]; got {world}. Worlds count from 0.")
         return self._worlds[world].env.render()
 
     def close(self) -> None:

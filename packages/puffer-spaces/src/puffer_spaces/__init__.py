@@ -5,7 +5,7 @@ from importlib.metadata import version as _version
 from puffer_spaces.adapt import Adapter, adapters, as_puffer_env
 from puffer_spaces.buffers import Array, Buffers
 from puffer_spaces.checks import Finding, check_env
-from puffer_spaces.coercion import as_flag, as_reward
+from puffer_spaces.coercion import as_flag, as_info, as_reward, copy_actions
 from puffer_spaces.env import PufferEnv, StepResult
 from puffer_spaces.episodes import Episodes, episode_dtype
 from puffer_spaces.errors import CheckError, MissingAdapter, MissingSuite, PufferError, UnknownEnvError
@@ -44,9 +44,11 @@ __all__ = [
     "adapters",
     "as_flag",
     "as_gymnasium_space",
+    "as_info",
     "as_puffer_env",
     "as_reward",
     "check_env",
+    "copy_actions",
     "env_ids",
     "episode_dtype",
     "hash2",
