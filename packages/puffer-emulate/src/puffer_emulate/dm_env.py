@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from puffer_emulate.adapter import KindAdapter
 from puffer_emulate.copies import env_name
 from puffer_emulate.seedless import note_seedless
 from puffer_emulate.single_agent import SingleAgentAdapter
 from puffer_emulate.snapshots import layers_of
 from puffer_emulate.worlds import World, shown
-from puffer_spaces import Buffers, PufferEnv, as_reward
+from puffer_spaces import as_reward
 
 
 class TimeStepView:
@@ -84,22 +85,6 @@ class DmEnvPufferEnv(SingleAgentAdapter):
         return World(view, env.close, None, layers_of(view))
 
 
-class DmEnvAdapter:
-    """Makes a PufferEnv of a dm_env environment, for `as_puffer_env`."""
-
-    def matches(self, env: Any) -> bool:
-        """Return whether the object is a dm_env environment."""
-        return is_dm_env(env)
-
-    def adapt(self, env: Any, buf: Buffers | None = None) -> PufferEnv:
-        """Return a PufferEnv of one world around the env."""
-        return DmEnvPufferEnv(env, buf=buf)
-
-
-adapter = DmEnvAdapter()
-"""The entry point of the group `puffer.adapters`."""
-
-
 def is_dm_env(env: Any) -> bool:
     """Return whether an object looks like a dm_env environment."""
     names = ("reset", "step", "observation_spec", "action_spec", "close")
@@ -137,3 +122,7 @@ def _range_of(dtype: np.dtype[Any]) -> tuple[float, float]:
     if dtype.kind == "f":
         return -np.inf, np.inf
     return (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
+adapter = KindAdapter(is_dm_env, DmEnvPufferEnv)
+"""The entry point of the group `puffer.adapters`."""

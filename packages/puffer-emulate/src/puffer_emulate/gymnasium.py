@@ -8,11 +8,12 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from puffer_emulate.adapter import KindAdapter
 from puffer_emulate.copies import env_name
 from puffer_emulate.single_agent import SingleAgentAdapter
 from puffer_emulate.snapshots import layers_of
 from puffer_emulate.worlds import World
-from puffer_spaces import Buffers, PufferEnv
+from puffer_spaces import Buffers
 
 _OUTER_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 _REMEDY = "Pass a class or function that makes the env, in place of the object."
@@ -109,22 +110,6 @@ def make_gymnasium(
     )
 
 
-class GymnasiumAdapter:
-    """Makes a PufferEnv of any `gymnasium.Env`, for `as_puffer_env`."""
-
-    def matches(self, env: Any) -> bool:
-        """Return whether the object is a Gymnasium environment."""
-        return isinstance(env, gymnasium.Env)
-
-    def adapt(self, env: Any, buf: Buffers | None = None) -> PufferEnv:
-        """Return a PufferEnv of one world around the env."""
-        return GymnasiumPufferEnv(env, buf=buf)
-
-
-adapter = GymnasiumAdapter()
-"""The entry point of the group `puffer.adapters`."""
-
-
 def _check_env(env: Any) -> None:
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise TypeError(
@@ -150,3 +135,12 @@ def _kinds(env: Any) -> list[type]:
 
 def _names(kinds: list[type]) -> str:
     return " of ".join(kind.__name__ for kind in kinds)
+
+
+def is_gymnasium(env: Any) -> bool:
+    """Return whether an object is a Gymnasium environment."""
+    return isinstance(env, gymnasium.Env)
+
+
+adapter = KindAdapter(is_gymnasium, GymnasiumPufferEnv)
+"""The entry point of the group `puffer.adapters`."""

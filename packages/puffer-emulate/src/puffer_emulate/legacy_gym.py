@@ -9,12 +9,13 @@ from typing import Any
 import gymnasium
 from gymnasium import spaces
 
+from puffer_emulate.adapter import KindAdapter
 from puffer_emulate.copies import env_name
 from puffer_emulate.seedless import note_seedless
 from puffer_emulate.single_agent import SingleAgentAdapter
 from puffer_emulate.snapshots import layers_of
 from puffer_emulate.worlds import World, shown
-from puffer_spaces import Buffers, PufferEnv, as_flag, as_gymnasium_space, as_info
+from puffer_spaces import PufferEnv, as_flag, as_gymnasium_space, as_info
 
 
 class GymnasiumView:
@@ -106,22 +107,6 @@ class LegacyGymPufferEnv(SingleAgentAdapter):
         return World(view, getattr(env, "close", _nothing), None, layers_of(view))
 
 
-class LegacyGymAdapter:
-    """Makes a PufferEnv of an env of the old gym API, for `as_puffer_env`."""
-
-    def matches(self, env: Any) -> bool:
-        """Return whether the object has reset, step and spaces, and is no Gymnasium env."""
-        return is_legacy_gym(env)
-
-    def adapt(self, env: Any, buf: Buffers | None = None) -> PufferEnv:
-        """Return a PufferEnv of one world around the env."""
-        return LegacyGymPufferEnv(env, buf=buf)
-
-
-adapter = LegacyGymAdapter()
-"""The entry point of the group `puffer.adapters`."""
-
-
 def is_legacy_gym(env: Any) -> bool:
     """Return whether an object looks like one env with the gym API. A batch of envs (`num_envs`) does not."""
     if isinstance(env, type | gymnasium.Env | PufferEnv) or hasattr(env, "num_envs"):
@@ -144,3 +129,7 @@ def _arguments_of_reset(env: Any) -> frozenset[str]:
 
 def _nothing() -> None:
     """Close an env that has nothing to close."""
+
+
+adapter = KindAdapter(is_legacy_gym, LegacyGymPufferEnv)
+"""The entry point of the group `puffer.adapters`."""

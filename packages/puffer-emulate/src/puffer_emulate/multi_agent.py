@@ -109,12 +109,8 @@ class MultiAgentWorlds(ForeignEnv):
         self._add_agent_infos(first, agent_infos, infos)
         is_over = True
         for row, agent in enumerate(self.possible_agents, first):
-            is_terminated = terminations.get(agent, False)
-            if is_terminated is not False:
-                is_terminated = as_flag(is_terminated, f"termination of {self.env_name}, {self._where(row)},")
-            is_truncated = truncations.get(agent, False)
-            if is_truncated is not False:
-                is_truncated = as_flag(is_truncated, f"truncation of {self.env_name}, {self._where(row)},")
+            is_terminated = self._flag("termination", row, terminations.get(agent, False))
+            is_truncated = self._flag("truncation", row, truncations.get(agent, False))
             stays = agent in remaining and not (is_terminated or is_truncated)
             is_over = is_over and not stays
             is_here = stays and agent in observations
@@ -133,6 +129,10 @@ class MultiAgentWorlds(ForeignEnv):
             if is_here:
                 self._show(row, env, agent, observations[agent])
         return is_over
+
+    def _flag(self, kind: str, row: int, value: Any) -> bool:
+        # The name for an error is only made where the value is not plain.
+        return value if type(value) is bool else as_flag(value, f"{kind} of {self.env_name}, {self._where(row)},")
 
     def _start_agent(self, row: int) -> None:
         self._live[row] = True

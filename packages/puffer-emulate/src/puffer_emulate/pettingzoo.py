@@ -7,12 +7,13 @@ from typing import Any
 
 from gymnasium import spaces
 
+from puffer_emulate.adapter import KindAdapter
 from puffer_emulate.copies import env_name, make_envs, refuse_recipe
 from puffer_emulate.multi_agent import MultiAgentWorlds
 from puffer_emulate.snapshots import layers_of
 from puffer_emulate.turns import TurnBasedEnv
 from puffer_emulate.worlds import World
-from puffer_spaces import Buffers, PufferEnv, as_gymnasium_space
+from puffer_spaces import Buffers, as_gymnasium_space
 
 
 class PettingZooPufferEnv(MultiAgentWorlds):
@@ -82,22 +83,6 @@ class PettingZooPufferEnv(MultiAgentWorlds):
         )
 
 
-class PettingZooAdapter:
-    """Makes a PufferEnv of a PettingZoo environment, for `as_puffer_env`."""
-
-    def matches(self, env: Any) -> bool:
-        """Return whether the object is a PettingZoo environment."""
-        return is_pettingzoo(env)
-
-    def adapt(self, env: Any, buf: Buffers | None = None) -> PufferEnv:
-        """Return a PufferEnv of one world around the env."""
-        return PettingZooPufferEnv(env, buf=buf)
-
-
-adapter = PettingZooAdapter()
-"""The entry point of the group `puffer.adapters`."""
-
-
 def is_pettingzoo(env: Any) -> bool:
     """Return whether an object looks like a PettingZoo env: the package need not be installed for that."""
     return (
@@ -136,3 +121,7 @@ def _common_spaces(name: str, env: Any) -> tuple[list[Any], spaces.Space[Any], s
                 )
         shared.append(by_agent[0])
     return agents, shared[0], shared[1]
+
+
+adapter = KindAdapter(is_pettingzoo, PettingZooPufferEnv)
+"""The entry point of the group `puffer.adapters`."""
