@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -32,15 +33,19 @@ def hook():
     return module
 
 
-@pytest.fixture
-def archive(tmp_path):
-    """The source archive, built and unpacked where no repository is near."""
+def unpacked_archive(folder):
+    """The source archive, made and unpacked where no repository is near."""
     from hatchling.builders.sdist import SdistBuilder
 
-    file = next(SdistBuilder(str(ROOT)).build(directory=str(tmp_path / "dist")))
+    file = next(SdistBuilder(str(ROOT)).build(directory=str(folder / "dist")))
     with tarfile.open(file) as contents:
-        contents.extractall(tmp_path / "unpacked", filter="data")
-    return next((tmp_path / "unpacked").iterdir())
+        contents.extractall(folder / "unpacked", filter="data")
+    return next((folder / "unpacked").iterdir())
+
+
+@pytest.fixture
+def archive(tmp_path):
+    return unpacked_archive(tmp_path)
 
 
 def test_the_source_archive_has_every_source(archive):
@@ -51,6 +56,22 @@ def test_the_source_archive_has_every_source(archive):
     assert wanted <= packed
     assert {Path(name) for name in ("hatch_build.py", "pyproject.toml", "README.md", "CHANGELOG.md")} <= packed
     assert not [path for path in packed if path.suffix in {".so", ".o"} or path.parts[0] == "build"]
+
+
+def test_the_wheel_has_what_running_needs_and_what_load_env_compiles_with(archive, tmp_path):
+    """And neither sources that are compiled into the module nor what only tests read."""
+    from hatchling.builders.wheel import WheelBuilder
+
+    builder = WheelBuilder(str(archive))
+    builder.get_build_hooks = lambda directory: {}  # what is packed beside the module does not depend on it
+    with zipfile.ZipFile(next(builder.build(directory=str(tmp_path / "wheel")))) as wheel:
+        packed = {Path(name) for name in wheel.namelist() if ".dist-info/" not in name}
+    own = {path.relative_to(archive / "src") for path in (archive / "src").rglob("*") if path.is_file()}
+    core = {Path("puffer_ocean/core") / path.name for path in (SOURCES / "core").glob("*.h")}
+    built_in = {Path("puffer_ocean/core") / name for name in ("registry.h", "vec.h")}
+    wanted = {path for path in own if path.suffix in {".py", ".pyi", ".typed", ".md", ".toml"}}
+
+    assert packed == wanted | core - built_in | {Path("puffer_ocean/core/canvas.c")}
 
 
 @pytest.mark.parametrize("platform", [("Darwin", "arm64"), ("Linux", "aarch64"), ("Linux", "x86_64")])
@@ -95,25 +116,90 @@ STEP = (
 )
 
 
+ILLEGAL_ACTIONS = """
+import ctypes
+import numpy as np
+from puffer_ocean import OceanEnv
+
+class Step(ctypes.Structure):
+    _fields_ = [("versions", ctypes.c_uint64), ("ctx", ctypes.c_void_p), ("counts", ctypes.c_int64 * 3),
+                ("step", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64))]
+
+env = OceanEnv("squared", 100)
+env.reset(seed=1)
+before = env.get_state()
+actions = np.full(100, 4, np.int32)
+actions[70] = 5
+def step_slices():
+    env.actions[:] = actions
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    capsule = env.step_capsule()
+    interface = ctypes.cast(get(capsule, b"puffer.step.v1"), ctypes.POINTER(Step)).contents
+    interface.step(interface.ctx, 0, 64)
+    interface.step(interface.ctx, 64, 100)
+    env.finish_step()
+for call in (lambda: env.step(actions), lambda: env.step(actions.astype(np.int64) - 6), step_slices):
+    try:
+        call()
+    except ValueError as error:
+        print(error)
+    if call is not step_slices:
+        assert env.get_state() == before
+actions[70] = 0
+env.step(actions)
+continuous = OceanEnv("cartpole", 2, continuous=True)
+continuous.reset(seed=1)
+continuous.step(np.full((2, 1), np.nan, np.float32))
+"""
+
+
+class DebugBuild:
+    """An unpacked source archive with a few environments, which builds its module in mode debug.
+
+    Attributes:
+        first: Names of the object files of the first build.
+    """
+
+    def __init__(self, hook, folder):
+        self.archive, self.hook = unpacked_archive(folder), hook
+        for name in ("breakout", "pong", "target"):
+            shutil.rmtree(self.archive / "src" / "puffer_ocean" / "envs" / name)
+        self.build = hook.NativeBuild(self.archive, "debug")
+        self.first = self.rebuild()
+
+    def rebuild(self):
+        """Build; return the names of the object files that were compiled."""
+        objects = self.build.folder / "objects"
+        before = {path: path.stat().st_mtime_ns for path in objects.rglob("*.o")}
+        (module,) = self.build.run()
+        self.hook.copy_if_changed(module, self.archive / "src" / module.relative_to(self.build.folder / "lib"))
+        return {path.name for path in objects.rglob("*.o") if before.get(path) != path.stat().st_mtime_ns}
+
+
+@pytest.fixture(scope="module")
+def debug_build(hook, tmp_path_factory):
+    if os.environ.get("PUFFER_BUILD") == "sanitize":
+        pytest.skip("builds modules of its own")
+    return DebugBuild(hook, tmp_path_factory.mktemp("debug"))
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(os.environ.get("PUFFER_BUILD") == "sanitize", reason="builds modules of its own")
-def test_an_unpacked_archive_builds_and_notices_what_changes(hook, archive, monkeypatch):
-    for name in ("breakout", "pong", "target", "cartpole"):  # fewer files to compile
-        shutil.rmtree(archive / "src" / "puffer_ocean" / "envs" / name, ignore_errors=True)
-    build = hook.NativeBuild(archive, "debug")
+def test_a_debug_build_refuses_illegal_actions_and_says_which(debug_build):
+    status, output = in_folder(debug_build.archive, ILLEGAL_ACTIONS)
+
+    assert status == 0, output
+    assert output.splitlines() == [
+        f"actions of squared must be in [0, 5); got {got} as number 0 of row {row}. "
+        "A debug build refuses what a release build takes as a no-op."
+        for got, row in ((5, 70), (-2, 0), (5, 70))
+    ]
+
+
+@pytest.mark.timeout(300)
+def test_an_unpacked_archive_builds_and_notices_what_changes(debug_build):
+    archive, rebuild, first = debug_build.archive, debug_build.rebuild, debug_build.first
     code = STEP.format(folder=str(archive), names="'squared', 'memory'")
-
-    def rebuild():
-        objects = {path: path.stat().st_mtime_ns for path in (build.folder / "objects").rglob("*.o")}
-        (module,) = build.run()
-        hook.copy_if_changed(module, archive / "src" / module.relative_to(build.folder / "lib"))
-        return {
-            path.name
-            for path in (build.folder / "objects").rglob("*.o")
-            if objects.get(path) != path.stat().st_mtime_ns
-        }
-
-    first = rebuild()
     assert {"squared.o", "memory.o", "vec.o", "registry.o", "_native.o"} <= first
     assert in_folder(archive, code) == (0, "stepped 2\n")
     assert rebuild() == set()
