@@ -65,7 +65,7 @@ class TrainConfig:
     minibatch_size: int | None = None
     """Agent steps per gradient step: a multiple of horizon that divides batch_size. None: a quarter of the batch."""
     microbatch_size: int | None = None
-    """Agent steps that pass the network at once; saves memory, changes no result. None: a whole minibatch."""
+    """Agent steps that pass the network at once, the same to rounding. None: 4096 on a CPU, else a whole minibatch."""
     update_epochs: float = 4.0
     """Passes over the batch per update, a replay ratio: 0.5 uses half of the segments, 2.5 two and a half times all."""
     minibatch_unit: Literal["segment", "transition"] = "segment"

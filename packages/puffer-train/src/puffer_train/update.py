@@ -19,6 +19,9 @@ from puffer_train.losses import STATISTIC_NAMES, Loss, explained_variance, ppo_l
 from puffer_train.noise import permutation
 from puffer_train.optim import Optimizer
 
+CPU_MICROBATCH_SIZE = 4096
+"""Rows whose activations stay in a core's cache: a third faster than minibatches of 32768 at once (width 128)."""
+
 
 @dataclass
 class Learner:
@@ -104,9 +107,11 @@ class Update:
         assert config.minibatch_size is not None
         self.units_per_minibatch = config.minibatch_size // (config.unit_size * learner.ranks.world_size)
         self.minibatches_per_pass = self.units.num_units // self.units_per_minibatch
-        microbatch_size = config.microbatch_size or config.minibatch_size
-        self.units_per_microbatch = max(1, microbatch_size // config.unit_size)
         device = experience.values.device
+        self.microbatch_size = config.microbatch_size or config.minibatch_size
+        if config.microbatch_size is None and device.type == "cpu":
+            self.microbatch_size = CPU_MICROBATCH_SIZE
+        self.units_per_microbatch = max(1, self.microbatch_size // config.unit_size)
         self.advantages = torch.empty_like(experience.rewards)
         self.targets = torch.empty_like(experience.rewards)
         self._old_values = self.units.values
@@ -179,8 +184,7 @@ class Update:
         """Return values of all observations and ratios of all actions under the policy as it is now."""
         experience = self.experience
         values, ratios = torch.empty_like(experience.values), torch.empty_like(experience.log_probs)
-        assert self.config.minibatch_size is not None
-        at_once = max(1, (self.config.microbatch_size or self.config.minibatch_size) // experience.horizon)
+        at_once = max(1, self.microbatch_size // experience.horizon)
         for first in range(0, experience.num_segments, at_once):
             part = slice(first, first + at_once)
             observations = torch.cat([experience.observations[part], experience.next_observations[part, None]], dim=1)
