@@ -26,6 +26,7 @@ from puffer_policies.policies import Policy, TrainablePolicy
 from puffer_policies.protocol import AdaptedPolicy, adapt_policy
 from puffer_policies.recurrent import LSTMWrapper, RecurrentPolicy
 from puffer_policies.residual import ImpalaCNN, ResidualBlock, ResidualMLP
+from puffer_policies.stock import Convolutional, Default, ProcgenResnet
 
 __version__ = _version("puffer-policies")
 
@@ -43,6 +44,8 @@ __all__ = [
     "BetaHead",
     "CategoricalHead",
     "CompositeHead",
+    "Convolutional",
+    "Default",
     "DefaultPolicy",
     "ImpalaCNN",
     "IndependentPolicies",
@@ -55,6 +58,7 @@ __all__ = [
     "NonFiniteParametersError",
     "NormalHead",
     "Policy",
+    "ProcgenResnet",
     "RecurrentPolicy",
     "ResidualBlock",
     "ResidualMLP",
