@@ -25,7 +25,13 @@ from gymnasium import spaces
 import puffer_vector
 from puffer_spaces import Episodes, PufferEnv, world_seed
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a conftest
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+def pytest_collection_modifyitems(items):
+    """Have classes and functions of test modules sent to workers as they are: workers cannot import them."""
+    for module in {item.module for item in items if Path(item.path).parent == Path(__file__).parent}:
+        cloudpickle.register_pickle_by_value(module)
 
 
 class Walk(PufferEnv):

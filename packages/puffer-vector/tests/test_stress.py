@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import puffer_vector
-
 COMPILER = shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0]) or "cc"
-HEADERS = Path(puffer_vector.__file__).parent
+HEADERS = Path(__file__).parent.parent / "src" / "puffer_vector"
 SOURCE = Path(__file__).with_name("stress.c")
 
 
@@ -23,7 +21,7 @@ def built(folder, *flags):
     return program if done.returncode == 0 else pytest.skip(f"cannot build with {flags}: {done.stderr[-300:]}")
 
 
-@pytest.mark.skipif(not HEADERS.joinpath("native", "pool.h").exists(), reason="the headers are not installed")
+@pytest.mark.skipif(not HEADERS.joinpath("native", "pool.h").exists(), reason="the sources are not here")
 @pytest.mark.parametrize(
     "flags", [("-fsanitize=thread",), ("-fsanitize=address,undefined",)], ids=lambda flags: flags[0]
 )

@@ -36,6 +36,7 @@ def as_gymnasium(vector: VectorEnv, copy: bool = True) -> GymnasiumVectorEnv:
     Raises:
         ValueError: The vector env is asynchronous.
     """
+    check_synchronous(vector)
     return _GymnasiumVector(vector, copy)
 
 
@@ -147,7 +148,6 @@ class _GymnasiumVector(GymnasiumVectorEnv):
     """The object behind `as_gymnasium`."""
 
     def __init__(self, vector: VectorEnv, copy: bool) -> None:
-        check_synchronous(vector)
         self.vector = vector
         self._rows = RowTranslator(vector)
         self._copies = copy
@@ -175,11 +175,12 @@ class _GymnasiumVector(GymnasiumVectorEnv):
         result = self.vector.step(self._rows.actions(actions))
         observations, rewards, terminations, truncations, raw = result
         infos = self._infos(raw)
-        if self.vector.has_final_observations:
-            finals = self.vector.final_observations
-            for index in np.flatnonzero(terminations | truncations).tolist():
-                final = {"final_obs": self._rows.observation(finals[index])}
-                infos = self._add_info(infos, final, index)
+        ended = terminations | truncations
+        if self.vector.has_final_observations and ended.any():
+            finals = np.full(self.num_envs, None, object)
+            for index in np.flatnonzero(ended).tolist():
+                finals[index] = self._rows.observation(self.vector.final_observations[index])
+            infos["final_obs"], infos["_final_obs"] = finals, ended
         if self._copies:
             rewards, terminations, truncations = rewards.copy(), terminations.copy(), truncations.copy()
         return self._rows.observations(observations, self._copies), rewards, terminations, truncations, infos

@@ -209,6 +209,8 @@ class VectorEnv(ABC):
         self.close()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "env_name"):
+            return f"{type(self).__name__}(not open)"
         return (
             f"{type(self).__name__}({self.env_name}, num_envs={self.num_envs}, num_workers={self.num_workers}, "
             f"batch_size={self.batch_size}, num_agents={self.num_agents})"
