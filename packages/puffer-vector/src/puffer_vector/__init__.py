@@ -8,9 +8,7 @@ from puffer_vector.base import VectorEnv
 from puffer_vector.cpus import available_cpus
 from puffer_vector.errors import ClosedError, WorkerError
 from puffer_vector.flight import replay
-from puffer_vector.make import make
-from puffer_vector.processes import Multiprocessing
-from puffer_vector.serial import Serial
+from puffer_vector.make import Multiprocessing, Serial, make
 
 __version__ = _version("puffer-vector")
 

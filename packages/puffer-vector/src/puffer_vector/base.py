@@ -92,12 +92,16 @@ class VectorEnv(ABC):
         """Whether the vector env is closed."""
 
     @abstractmethod
+    def seed(self, seed: int) -> None:
+        """Give the root of the seeds for the next reset that is given none."""
+
+    @abstractmethod
     def async_reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Start a new episode in every world; the first observations come from `recv`.
 
         Args:
             seed: Root of the seeds; world i gets `world_seed(seed, i)`. None goes on with the sequences of the envs,
-                or, the first time, takes the seed the vector env was made with.
+                or takes the seed that `seed`, or the first time `make`, was given.
             options: Passed to every env's reset, once. Later resets at the ends of episodes do not get them.
 
         Results of steps that were not received are dropped; their episode records are kept.

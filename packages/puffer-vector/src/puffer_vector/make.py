@@ -14,8 +14,8 @@ from puffer_vector.cpus import available_cpus
 from puffer_vector.creators import Instance, resolve_creators
 from puffer_vector.parallel import ParallelVector
 from puffer_vector.plan import make_plan
-from puffer_vector.processes import Multiprocessing
-from puffer_vector.serial import Serial
+from puffer_vector.processes import ProcessVector
+from puffer_vector.serial import SerialVector
 from puffer_vector.settings import Settings, checked_seed
 from puffer_vector.threads import make_threads
 
@@ -33,9 +33,9 @@ def _make_ray(settings: Settings) -> ParallelVector:
 
 
 _BACKENDS: dict[str, Callable[[Settings], ParallelVector]] = {
-    "serial": Serial,
+    "serial": SerialVector,
     "threads": make_threads,
-    "processes": Multiprocessing,
+    "processes": ProcessVector,
     "ray": _make_ray,
 }
 _PUFFERLIB_NAMES = {
@@ -50,7 +50,7 @@ _PUFFERLIB_NAMES = {
 def make(
     env: Any,
     num_envs: int | None = None,
-    backend: str | type = "serial",
+    backend: str | type | Callable[..., VectorEnv] = "serial",
     num_workers: int | Auto | None = None,
     batch_size: int | Auto | None = None,
     seed: int | None = None,
@@ -156,10 +156,20 @@ def make(
     return open_backend(settings)
 
 
-def _backend(backend: str | type) -> tuple[Callable[[Settings], ParallelVector], str]:
-    name = backend
-    if inspect.isclass(backend):
-        name = "PufferEnv" if issubclass(backend, PufferEnv) else backend.__name__
+def Serial(env_creator: Any, num_envs: int | None = None, **options: Any) -> VectorEnv:  # noqa: N802
+    """Make a vector env that steps in the calling thread; PufferLib's name for `make(..., backend="serial")`."""
+    return make(env_creator, num_envs, "serial", **options)
+
+
+def Multiprocessing(env_creator: Any, num_envs: int | None = None, **options: Any) -> VectorEnv:  # noqa: N802
+    """Make a vector env of worker processes; PufferLib's name for `make(..., backend="processes")`."""
+    return make(env_creator, num_envs, "processes", **options)
+
+
+def _backend(backend: str | type | Callable[..., VectorEnv]) -> tuple[Callable[[Settings], ParallelVector], str]:
+    name = getattr(backend, "__name__", backend)
+    if inspect.isclass(backend) and issubclass(backend, PufferEnv):
+        name = "PufferEnv"
     if isinstance(name, str):
         name = _PUFFERLIB_NAMES.get(name, name)
         if name in _BACKENDS:

@@ -57,6 +57,7 @@ class ParallelVector(WorkerCalls, VectorEnv):
         self._phase = Phase.FRESH
         self._settings = settings
         self._seed = settings.seed
+        self._next_seed: int | None = settings.seed
         self._kept: dict[int, Outcome] = {}
         self._records: list[Records] = []
         self._queue: deque[Batch] = deque()
@@ -154,12 +155,13 @@ class ParallelVector(WorkerCalls, VectorEnv):
     def _shut(self) -> None:
         """End all workers, however they are."""
 
+    def seed(self, seed: int) -> None:  # noqa: D102
+        self._next_seed = checked_seed(seed)
+
     def async_reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:  # noqa: D102
         self._check_open()
-        if seed is not None:
-            seed = checked_seed(seed)
-        elif self._phase is Phase.FRESH:
-            seed = self._seed
+        seed = self._next_seed if seed is None else checked_seed(seed)
+        self._next_seed = None
         self._settle()
         for outcome in self._kept.values():
             self._records.append(outcome.records)

@@ -39,10 +39,10 @@ from puffer_vector.worker import Outcome, SlotSpec
 
 STOP_S = 1.0
 """How long a worker may take to close its envs, in seconds."""
-_open: weakref.WeakSet[Multiprocessing] = weakref.WeakSet()
+_open: weakref.WeakSet[ProcessVector] = weakref.WeakSet()
 
 
-class Multiprocessing(ParallelVector):
+class ProcessVector(ParallelVector):
     """Steps envs in processes, one a slot."""
 
     def __init__(self, settings: Settings) -> None:

@@ -14,7 +14,7 @@ from puffer_vector.settings import Settings
 from puffer_vector.worker import Worker
 
 
-class Serial(OneSlotSteps):
+class SerialVector(OneSlotSteps):
     """Steps all envs in the calling thread, when their batch is received."""
 
     def __init__(self, settings: Settings, built: Sequence[PufferEnv] = ()) -> None:

@@ -26,7 +26,7 @@ from puffer_vector.memory import private_memory
 from puffer_vector.parallel import ParallelVector
 from puffer_vector.records import no_records
 from puffer_vector.reports import EnvReport
-from puffer_vector.serial import Serial
+from puffer_vector.serial import SerialVector
 from puffer_vector.settings import Phase, Settings
 from puffer_vector.sharing import Sharing
 from puffer_vector.worker import Outcome, Worker
@@ -47,7 +47,7 @@ def make_threads(settings: Settings) -> ParallelVector:
     if all(report.has_capsule for report in reports):
         return NativeThreads(grouped, first.envs)
     if settings.plan.num_workers == 1 and settings.plan.is_sync and settings.timeout_s is None:
-        return Serial(settings, first.envs)
+        return SerialVector(settings, first.envs)
     if settings.is_batched and grouped.plan.units_per_slot != settings.plan.units_per_slot:
         first.close()
         return PythonThreads(settings)
