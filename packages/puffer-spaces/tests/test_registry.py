@@ -268,7 +268,7 @@ def test_an_entry_point_that_leads_nowhere_is_named():
     with pytest.raises(ModuleNotFoundError) as caught:
         make_env("no-module")
     assert caught.value.__notes__ == ["raised by the import of the entry point 'no_such_module:Env'"]
-    with pytest.raises(ValueError, match="got 'math:Env', but module 'math' has no attribute 'Env'"):
+    with pytest.raises(AttributeError, match="got 'math:Env', but module 'math' has no attribute 'Env'"):
         make_env("no-attribute")
 
 

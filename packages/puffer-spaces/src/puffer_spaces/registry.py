@@ -270,7 +270,8 @@ def load_object(name: str | Callable[..., Any]) -> Any:
     """Import "module:attribute". What is no string is returned as it is.
 
     Raises:
-        ValueError: It is not of this form, or the module has no such attribute.
+        ValueError: It is not of this form.
+        AttributeError: The module has no such attribute.
         ImportError: The module cannot be imported.
     """
     if not isinstance(name, str):
@@ -286,7 +287,7 @@ def load_object(name: str | Callable[..., Any]) -> Any:
     try:
         return operator.attrgetter(attribute)(module)
     except AttributeError as error:
-        raise ValueError(
+        raise AttributeError(
             f"an entry point must name what its module has; got {name!r}, but {error}. Correct it."
         ) from None
 
