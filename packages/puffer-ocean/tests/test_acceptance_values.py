@@ -99,7 +99,7 @@ def test_every_parameter_works_over_its_range(name, actions_of):
     num_made = 0
     for parameters in sets:
         try:
-            env = OceanEnv(name, 3, **parameters)
+            env = OceanEnv(name, 5, **parameters)
         except ValueError:  # parameters that do not go together, such as an even size
             continue
         num_made += 1

@@ -68,7 +68,7 @@ def test_the_wheel_has_what_running_needs_and_what_load_env_compiles_with(archiv
         packed = {Path(name) for name in wheel.namelist() if ".dist-info/" not in name}
     own = {path.relative_to(archive / "src") for path in (archive / "src").rglob("*") if path.is_file()}
     core = {Path("puffer_ocean/core") / path.name for path in (SOURCES / "core").glob("*.h")}
-    built_in = {Path("puffer_ocean/core") / name for name in ("registry.h", "vec.h")}
+    built_in = {Path("puffer_ocean/core") / name for name in ("registry.h", "spec.h", "vec.h")}
     wanted = {path for path in own if path.suffix in {".py", ".pyi", ".typed", ".md", ".toml"}}
 
     assert packed == wanted | core - built_in | {Path("puffer_ocean/core/canvas.c")}

@@ -87,7 +87,7 @@ def test_line_is_as_thick_as_asked(sheet):
     assert covered[18:22].sum() == covered.sum()
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(shape=st.sampled_from([("rect", 4), ("circle", 3), ("triangle", 6), ("line", 5)]), data=st.data())
 def test_nothing_is_drawn_outside(library, shape, data):
     sheet = Sheet(library, 13, 7)

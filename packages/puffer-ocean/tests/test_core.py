@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puffer_spaces import hash2, hash3, mix
@@ -41,6 +41,7 @@ def test_hashes_are_those_of_the_shared_vectors(core):
     assert all(got == wanted for got, wanted in seeds)
 
 
+@settings(deadline=None)
 @given(a=WORDS, b=WORDS, c=WORDS)
 def test_hashes_are_those_of_puffer_spaces(core, a, b, c):
     assert core.probe_mix(a) == mix(a)
@@ -92,6 +93,7 @@ def test_shuffle_is_a_uniform_permutation(core):
     assert abs(counts - 1000).max() < 150
 
 
+@settings(deadline=None)
 @given(stream=WORDS, low=st.integers(-(2**31), 2**31 - 1), span=st.integers(0, 2**32 - 1))
 def test_int_is_within_its_ends(core, stream, low, span):
     high = min(low + span, 2**31 - 1)
@@ -99,6 +101,7 @@ def test_int_is_within_its_ends(core, stream, low, span):
     assert low <= core.probe_int(stream, low, high) <= high
 
 
+@settings(deadline=None)
 @given(stream=WORDS)
 def test_uniform_is_within_its_ends(core, stream):
     assert -3 <= core.probe_uniform(stream, -3, 5) < 5

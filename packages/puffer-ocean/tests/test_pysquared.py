@@ -22,7 +22,7 @@ def assert_equal_steps(env, twin, actions):
     np.testing.assert_array_equal(env.final_observations[ended], twin.final_observations[ended])
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 2**70),
     first_world=st.integers(0, 2**40),
@@ -80,3 +80,12 @@ def test_text_shows_the_board():
 def test_bad_parameters_are_refused(parameters, word):
     with pytest.raises((ValueError, TypeError), match=f"pysquared.*{word}"):
         PySquared(**parameters)
+
+
+@pytest.mark.parametrize("name", ["num_envs", "seed", "first_world"])
+def test_bad_integers_are_refused_as_by_the_native_env(name):
+    for make in (PySquared, lambda *args, **kwargs: OceanEnv("squared", *args, **kwargs)):
+        with pytest.raises(ValueError, match=f"{name} must be an integer .*; got -1"):
+            make(**{name: -1}) if name != "first_world" else make(2).reset(1, -1)
+        with pytest.raises(TypeError, match=f"{name} must be an integer .*; got 'x'"):
+            make(**{name: "x"}) if name != "first_world" else make(2).reset(1, "x")

@@ -66,14 +66,16 @@ cdef extern from "table.h":
         int64_t num_steps, num_sliced, illegal_number
         bint is_ready
 
-cdef extern from "vec.h":
-    ctypedef struct oc_records:
-        unsigned char *lines
-        int64_t line_bytes, num_lines, capacity, max_lines, num_dropped
+cdef extern from "spec.h":
     int oc_resolve(const oc_env *env, void *params, oc_spec *spec, oc_message *message)
     void oc_observation_bounds(const oc_env *env, const void *params, const oc_spec *spec, double *low, double *high)
     int64_t oc_observation_size(const oc_spec *spec)
     int64_t oc_action_mask_size(const oc_env *env, const oc_spec *spec)
+
+cdef extern from "vec.h":
+    ctypedef struct oc_records:
+        unsigned char *lines
+        int64_t line_bytes, num_lines, capacity, max_lines, num_dropped
     int oc_open(oc_vec *vec, const oc_env *env, int64_t num_worlds, const void *params, const oc_spec *spec)
     void oc_close(oc_vec *vec)
     int oc_add_params(oc_vec *vec, const void *params)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from puffer_ocean import parameters as packing
+from puffer_ocean import parameters as checks
 from puffer_ocean import snapshots, spec
 from puffer_ocean.library import find_table
 from puffer_ocean.native import NativeEnv
@@ -66,11 +65,11 @@ class OceanEnv(PufferEnv):
     ) -> None:
         self._table = find_table(name)
         self.name = self._table.name
-        self.num_envs = _integer("num_envs", num_envs, 1, 2**31 - 1)
+        self.num_envs = checks.integer("num_envs", num_envs, 1, 2**31 - 1)
         if render_mode not in (None, *_RENDER_MODES):
             raise ValueError(f"render_mode must be None, rgb_array, ansi or human; got {render_mode!r}.")
         self.render_mode = render_mode
-        self._given = packing.check(self._table, parameters)
+        self._given = checks.check(self._table, parameters)
         packed, self._spec = self._resolve(self._given)
         self.metadata = {"render_modes": _RENDER_MODES, "render_fps": self._spec["fps"]}
         self.single_observation_space = spec.observation_space(self._spec)
@@ -82,14 +81,14 @@ class OceanEnv(PufferEnv):
         self._native = NativeEnv(self._table, self.num_envs, packed, self._episode_dtype.itemsize)
         self._window: Window | None = None
         self._seed: int | None = None
-        super().__init__(buf, _seed(seed))
+        super().__init__(buf, checks.seed_or_none(seed))
         self._bind()
 
     @property
     def parameters(self) -> dict[str, Any]:
         """All parameters by name, as the next episode of each world will use them."""
-        max_steps = packing.unpack(self._table, self._native.newest_params)["max_steps"]
-        defaults = {parameter.name: parameter.default for parameter in packing.declared(self._table)}
+        max_steps = checks.unpack(self._table, self._native.newest_params)["max_steps"]
+        defaults = {parameter.name: parameter.default for parameter in checks.declared(self._table)}
         return {**defaults, **self._given, "max_steps": max_steps}
 
     def reset(
@@ -109,11 +108,11 @@ class OceanEnv(PufferEnv):
         Returns:
             (observations, infos): the bound array, which the next step overwrites, and an empty list.
         """
-        seed = _seed(seed)
+        seed = checks.seed_or_none(seed)
         if seed is None and self._seed is None:
             seed = self.initial_seed if self.initial_seed is not None else int.from_bytes(os.urandom(8), "little")
         if seed is not None:
-            first_world = _integer("first_world", first_world, 0, 2**63 - 1)
+            first_world = checks.integer("first_world", first_world, 0, 2**63 - 1)
             seed &= 0xFFFFFFFFFFFFFFFF
         self._native.reset(seed, first_world)
         self._seed = self._seed if seed is None else seed
@@ -171,7 +170,7 @@ class OceanEnv(PufferEnv):
         Raises:
             TypeError, ValueError: As in the constructor, or they would change the shape of observations or actions.
         """
-        given = {**self._given, **packing.check(self._table, parameters)}
+        given = {**self._given, **checks.check(self._table, parameters)}
         packed, changed = self._resolve(given)
         for fact in _SHAPES:
             if changed[fact] != self._spec[fact]:
@@ -247,7 +246,7 @@ class OceanEnv(PufferEnv):
 
     def _resolve(self, given: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
         try:
-            return self._table.resolve(packing.pack(self._table, given))
+            return self._table.resolve(checks.pack(self._table, given))
         except ValueError as error:
             raise ValueError(f"ocean-{self.name}: {error}") from None
 
@@ -267,7 +266,7 @@ class OceanEnv(PufferEnv):
             width = _DEFAULT_WIDTH
             height = min(_DEFAULT_WIDTH, max(16, 16 * rows))
         picture = np.empty((height, width, 3), np.uint8)
-        self._native.draw(_integer("world", world, 0, self.num_envs - 1), picture, width, height)
+        self._native.draw(checks.integer("world", world, 0, self.num_envs - 1), picture, width, height)
         return picture
 
     def _converted(self, actions: Any) -> Array:
@@ -285,18 +284,3 @@ class OceanEnv(PufferEnv):
         if integers and not np.can_cast(given.dtype, np.int32):  # what does not fit must not wrap into a legal action
             given = np.clip(given, max(np.iinfo(given.dtype).min, _INT32.min), _INT32.max)
         return np.ascontiguousarray(given.reshape(self.actions.shape).astype(self.actions.dtype))
-
-
-def _integer(name: str, value: Any, low: int, high: int | None) -> int:
-    wanted = f"an integer >= {low} or None" if high is None else f"an integer in [{low}, {high}]"
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be {wanted}; got {value!r}.") from None
-    if number < low or (high is not None and number > high):
-        raise ValueError(f"{name} must be {wanted}; got {number}.")
-    return number
-
-
-def _seed(seed: Any) -> int | None:
-    return None if seed is None else _integer("seed", seed, 0, None)

@@ -1,8 +1,10 @@
-"""Parameters of native environments: checked against the table of the C file, packed into its struct."""
+"""Arguments of native environments: parameters, checked against the table of the C file and packed into its struct, and
+the integers that every environment takes."""
 
 from __future__ import annotations
 
 import difflib
+import operator
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -74,3 +76,24 @@ def pack(table: EnvTable, checked: Mapping[str, Any]) -> bytes:
 def unpack(table: EnvTable, packed: bytes) -> dict[str, Any]:
     """Return the parameters that are in the bytes of a struct."""
     return {name: struct.unpack_from(_FORMATS[kind], packed, offset)[0] for name, kind, offset, *_ in table.parameters}
+
+
+def integer(name: str, value: Any, low: int, high: int | None) -> int:
+    """Return an argument of an env as a Python int from low to high, both included; high None is no limit.
+
+    Raises:
+        TypeError, ValueError: It is not one.
+    """
+    wanted = f"an integer >= {low} or None" if high is None else f"an integer in [{low}, {high}]"
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be {wanted}; got {value!r}.") from None
+    if number < low or (high is not None and number > high):
+        raise ValueError(f"{name} must be {wanted}; got {number}.")
+    return number
+
+
+def seed_or_none(seed: Any) -> int | None:
+    """Return a seed as a Python int, or None. Raises as `integer`."""
+    return None if seed is None else integer("seed", seed, 0, None)

@@ -156,6 +156,28 @@ def test_a_touched_goal_jumps_and_rewards_one_agent():
     env.close()
 
 
+def test_a_goal_that_jumps_to_another_agent_does_not_pay_it_in_the_same_step():
+    env = OceanEnv("target", num_envs=64, num_agents=2, num_goals=1, radius=200)
+    env.reset(seed=1)
+    field = np.array([WIDTH, HEIGHT])
+    paid = {0: 0, 1: 0}
+    for _ in range(100):
+        goals = ((env.observations[:, :2] + env.observations[:, -2:]) * field).reshape(64, 2, 2)[:, 0]
+        env.step(steer(env.observations, num_goals=1))
+        agents = (env.observations[:, -2:] * field).reshape(64, 2, 2)
+        new_goals = (env.observations[:, :2] * field).reshape(64, 2, 2) + agents
+        is_touching = np.hypot(*np.moveaxis(agents - goals[:, None], 2, 0)) < env.parameters["radius"]
+        is_near_now = np.hypot(*np.moveaxis(agents - new_goals, 2, 0)) < env.parameters["radius"]
+        for first in (0, 1):
+            cases = is_touching[:, first] & ~is_touching[:, 1 - first] & is_near_now[:, 1 - first]
+            rewards = env.rewards.reshape(64, 2)[cases]
+            assert (rewards[:, first] == 1).all()
+            assert (rewards[:, 1 - first] == 0).all()
+            paid[first] += len(rewards)
+
+    assert min(paid.values()) > 10
+
+
 def test_illegal_actions_keep_heading_and_speed():
     env = OceanEnv("target", seed=0)
     observations, _ = env.reset(seed=0)

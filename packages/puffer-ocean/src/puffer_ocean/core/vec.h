@@ -2,7 +2,7 @@
 #ifndef OC_VEC_H
 #define OC_VEC_H
 
-#include "table.h"
+#include "spec.h"
 
 /* Records of finished episodes: packed lines of int64 step, world; int32 agent; float64 episode_return; int64
  * episode_length; float64 score, perf and extras, in the order (step, world, agent). */
@@ -11,19 +11,6 @@ typedef struct {
     int64_t line_bytes, num_lines, capacity, max_lines;
     int64_t num_dropped; /* the oldest ones, when nobody drains */
 } oc_records;
-
-/* Ask the environment for the spec of a set of parameters, fill in defaults and resolve params->max_steps.
- * Returns 0, or -1 with the reason in message: the environment refuses the parameters, or its spec is wrong. */
-int oc_resolve(const oc_env *env, void *params, oc_spec *spec, oc_message *message);
-
-/* The bounds of each element of an observation: spec's, refined by the environment. */
-void oc_observation_bounds(const oc_env *env, const void *params, const oc_spec *spec, double *low, double *high);
-
-/* Bytes of one element of an observation; elements of one observation, one action, one action mask. */
-int64_t oc_item_bytes(int dtype);
-int64_t oc_observation_size(const oc_spec *spec);
-int64_t oc_action_size(const oc_spec *spec);
-int64_t oc_action_mask_size(const oc_env *env, const oc_spec *spec);
 
 /* Allocate a batch with resolved parameters. Returns 0, or -1 without memory (nothing is held then). */
 int oc_open(oc_vec *vec, const oc_env *env, int64_t num_worlds, const void *params, const oc_spec *spec);

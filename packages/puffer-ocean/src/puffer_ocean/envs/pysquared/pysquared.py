@@ -5,7 +5,6 @@ It is the oracle that the native framework is tested against, and a template for
 
 from __future__ import annotations
 
-import operator
 import os
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from puffer_ocean.native import built_tables
-from puffer_ocean.parameters import check
+from puffer_ocean.parameters import check, integer, seed_or_none
 from puffer_spaces import Episodes, PufferEnv, hash3, mix
 
 _MASK_32 = 0xFFFFFFFF
@@ -91,7 +90,7 @@ class PySquared(PufferEnv):
         self.reward_target = np.float32(given["reward_target"])
         self.reward_out = np.float32(given["reward_out"])
         self.reward_step = np.float32(given["reward_step"])
-        self.num_envs = self.num_agents = num_envs
+        self.num_envs = self.num_agents = num_envs = integer("num_envs", num_envs, 1, 2**31 - 1)
         self.render_mode = render_mode
         self.single_observation_space = spaces.Box(0, _TARGET, (self.size * self.size,), np.uint8)
         self.single_action_space = spaces.Discrete(len(_MOVES))
@@ -102,7 +101,7 @@ class PySquared(PufferEnv):
         self._rows, self._columns, self._lengths, self._hit, self._left = ([0] * num_envs for _ in range(5))
         self._returns = [0.0] * num_envs
         self._records = Episodes(self.episode_extras)
-        super().__init__(buf, seed)
+        super().__init__(buf, seed_or_none(seed))
 
     def reset(
         self,
@@ -111,13 +110,14 @@ class PySquared(PufferEnv):
         options: dict[str, Any] | None = None,  # noqa: ARG002 - part of the contract
     ) -> tuple[npt.NDArray[Any], list[dict[str, Any]]]:
         """Start a new episode in every world, as `OceanEnv.reset` does."""
+        seed = seed_or_none(seed)
         if seed is None and self._seed is None:
             seed = self.initial_seed if self.initial_seed is not None else int.from_bytes(os.urandom(8), "little")
         if seed is None:
             self._episodes = [episode + 1 for episode in self._episodes]
         else:
-            self._seed = operator.index(seed) & _MASK_64
-            self._first_world = first_world
+            self._first_world = integer("first_world", first_world, 0, 2**63 - 1)
+            self._seed = seed & _MASK_64
             self._episodes = [0] * self.num_envs
             self._num_steps = 0
             self._records.clear()
