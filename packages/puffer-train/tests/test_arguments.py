@@ -107,7 +107,7 @@ def test_the_help_lists_every_option_with_default_and_text(capsys):
     assert raised.value.code == 0
     for option in OPTIONS.values():
         assert f"{option.flag} " in text.replace(",", " ")
-    assert "Cells in a row. 1 to 9. (default: 5)" in text
+    assert "Cells in a row. (1 to 9) (default: 5)" in text
     assert "--env.size INT (default: 7)" in text
     assert "Step size of the optimizer at the start. (default: 0.0003)" in text
 

@@ -211,6 +211,10 @@ def test_plain_lines_show_progress_where_the_output_is_no_terminal(capsys):
     assert lines[2].startswith("100.0%  steps 64")
     assert lines[3] == f"checkpoint: {run / 'checkpoints' / 'update_00000002.pt'}"
 
+    train("--resume", "latest", *words[:-1], "3")
+    resumed = capsys.readouterr().out.splitlines()
+    assert resumed[0].endswith(f"{run.name}; it goes on after update 2")
+
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
@@ -282,7 +286,7 @@ def test_help_shows_the_defaults_of_this_env(capsys):
     assert cli.main(["train", "--help"]) == 0
 
     for words in (
-        "--env.width INT Cells in a row. 1 to 9. (default: 5)",
+        "--env.width INT Cells in a row. (1 to 9) (default: 5)",
         "(default: 0.625)",
         "--vec.num-envs",
         "--policy.",
@@ -292,8 +296,15 @@ def test_help_shows_the_defaults_of_this_env(capsys):
     assert not Path("runs").exists()
 
 
+def test_a_policy_class_is_found_in_the_working_directory(monkeypatch):
+    monkeypatch.setattr("sys.path", list(sys.path))
+    Path("policy_of_mine.py").write_text("from puffer_policies import default_policy as Net\n")
+
+    assert train("--policy.name", "policy_of_mine:Net", "--train.num-iterations", "1").is_dir()
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_finishes_the_update_and_leaves_a_checkpoint(number, code, monkeypatch, walk_spec):
+def test_a_signal_finishes_the_update_and_leaves_a_checkpoint(number, code, monkeypatch, walk_spec, capsys):
     step, before = walk_spec.entry_point.step, signal.getsignal(number)
 
     def step_and_stop(env, actions):
@@ -302,8 +313,9 @@ def test_a_signal_finishes_the_update_and_leaves_a_checkpoint(number, code, monk
         return step(env, actions)
 
     monkeypatch.setattr(walk_spec.entry_point, "step", step_and_stop)
-    run = train("--train.num-iterations", "1000", code=code)
+    run = train("--train.num-iterations", "1000", "--run.dashboard", "plain", code=code)
 
+    assert capsys.readouterr().out.endswith(f"\ngo on with: puffer train test-walk --resume {run}\n")
     assert rows(run)[-1]["epoch"] == 2
     assert read_metadata(CheckpointFolder(run / "checkpoints").paths()[-1])["update"] == 2
     assert signal.getsignal(number) is before

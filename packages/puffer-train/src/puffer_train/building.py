@@ -164,9 +164,7 @@ def _parameter_type(argument: inspect.Parameter) -> type:
 
 
 def _import_users_module(name: str) -> None:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    _look_in_working_directory()
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -175,7 +173,14 @@ def _import_users_module(name: str) -> None:
         raise UsageError(f"the part of the id before the colon must be a module; there is none named {name}.") from None
 
 
+def _look_in_working_directory() -> None:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
 def _make_named_policy(class_name: str, vec: Any, options: dict[str, Any]) -> torch.nn.Module:
+    _look_in_working_directory()
     try:
         policy_class = load_object(class_name)
     except (ValueError, ImportError, AttributeError) as error:

@@ -44,7 +44,7 @@ class _Vector(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How to learn. Frozen; `dataclasses.replace` makes a changed copy."""
+    """How to learn; the fields of `PuffeRL`."""
 
     seed: int = 1
     """Root of all randomness: environments, action noise, minibatch order, initial weights."""

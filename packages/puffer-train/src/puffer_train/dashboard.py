@@ -166,7 +166,7 @@ def plain_line(row: Mapping[str, float], total_agent_steps: int) -> str:
     """Return an interval in one line: progress, speed, time left, what the episodes and the losses say."""
     steps, speed = row.get("agent_steps", 0), row.get("SPS", 0)
     parts = [
-        f"{100 * steps / max(total_agent_steps, 1):5.1f}%",
+        f"{_percent(steps, total_agent_steps):5.1f}%",
         f"steps {short_number(steps)}",
         f"{short_number(speed)} steps/s",
         f"left {_time_left(steps, total_agent_steps, speed)}",
@@ -190,7 +190,7 @@ def dashboard_picture(
     head.add_row(
         Text(title, style="bold cyan"),
         ProgressBar(total=max(total_agent_steps, 1), completed=min(steps, total_agent_steps)),
-        f"{100 * steps / max(total_agent_steps, 1):.1f}%  {_time_left(steps, total_agent_steps, speed)} left",
+        f"{_percent(steps, total_agent_steps):.1f}%  {_time_left(steps, total_agent_steps, speed)} left",
     )
     progress = {
         "steps": f"{short_number(steps)} of {short_number(total_agent_steps)}",
@@ -234,6 +234,11 @@ def _table(title: str, entries: Mapping[str, str]) -> Table:
 
 def _with_prefix(row: Mapping[str, float], prefix: str) -> dict[str, float]:
     return {key.removeprefix(prefix): value for key, value in row.items() if key.startswith(prefix)}
+
+
+def _percent(steps: float, total: float) -> float:
+    """Return how much is done; the last update may go past the end."""
+    return min(100.0, 100 * steps / max(total, 1))
 
 
 def _time_left(steps: float, total: float, speed: float) -> str:

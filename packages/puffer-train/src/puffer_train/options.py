@@ -6,6 +6,7 @@ parameters that an environment's registration declares.
 
 import ast
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -225,8 +226,10 @@ def _alternatives(kind: Any, *, with_none: bool = False) -> list[Any]:
 
 
 def _bounds(low: float | None, high: float | None) -> str:
-    if low is None and high is None:
-        return ""
-    if high is None:
-        return f"At least {low:g}."
-    return f"At most {high:g}." if low is None else f"{low:g} to {high:g}."
+    if low is None:
+        return f"(at most {_number(high)})" if high is not None else ""
+    return f"(at least {_number(low)})" if high is None else f"({_number(low)} to {_number(high)})"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if math.isfinite(value) and value == int(value) else f"{value:g}"

@@ -98,10 +98,11 @@ def _evaluate(
 
 
 def _print_table(evaluation: Evaluation) -> None:
-    table = Table(title=f"{evaluation.env_id}: {evaluation.num_episodes} episodes", title_justify="left")
+    table = Table()
     for column in ("", "mean", "std"):
         table.add_column(column, justify="right" if column else "left")
     for name, numbers in evaluation.to_dict().items():
         if isinstance(numbers, dict):
             table.add_row(name, f"{numbers['mean']:.4g}", f"{numbers['std']:.4g}")
+    sys.stdout.write(f"{evaluation.env_id}: {evaluation.num_episodes} episodes\n")
     Console(file=sys.stdout).print(table)

@@ -122,7 +122,8 @@ def train(spec: EnvSpec, settings: Settings, checkpoint: Checkpoint | None, stop
             rank=trainer.ranks.rank,
         )
         stack.callback(dashboard.close)
-        dashboard.message("" if run is None else f"run folder: {run.path}")
+        begun = "" if checkpoint is None else f"; it goes on after update {trainer.epoch}"
+        dashboard.message("" if run is None else f"run folder: {run.path}{begun}")
         if checkpoint is not None and trainer.is_done:
             dashboard.message(
                 "the run has all its updates; --train.total-timesteps or --train.num-iterations adds some"
@@ -137,7 +138,10 @@ def train(spec: EnvSpec, settings: Settings, checkpoint: Checkpoint | None, stop
             },
         }
         path = run_updates(trainer, run, run_config, dashboard, stop, metadata)
-        dashboard.message(f"checkpoint: {path}")
+        ending = f"checkpoint: {path}"
+        if stop.received is not None and run is not None:
+            ending += f"\ngo on with: {_COMMAND} {spec.id} --resume {run.path}"
+        dashboard.message(ending)
     return stop.exit_code
 
 
