@@ -105,6 +105,16 @@ def test_unknown_ids_name_near_ones():
         spec("zzz")
 
 
+def test_ids_of_a_package_that_is_not_installed_say_so():
+    with pytest.raises(UnknownEnvError, match=r"pip install \./packages/puffer-ocean\."):
+        spec("ocean-breakout")
+
+    register("ocean-pong", Configurable)
+    with pytest.raises(UnknownEnvError) as caught:
+        spec("ocean-zzz")
+    assert "pip" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("name", "given", "taken"),
     [

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "puffer.envs"
 """Each entry point of this group is a callable that returns an iterable of EnvSpecs."""
 
+_SUITES = {"ocean-": "puffer-ocean", "puffer_": "puffer-ocean", "gym-": "puffer-emulate"}
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -191,7 +193,16 @@ def spec(id: str) -> EnvSpec:
     near = difflib.get_close_matches(id, known, n=3, cutoff=0.6)
     if not near and id:
         near = sorted(name for name in known if id.lower() in name.lower())[:3]
-    raise UnknownEnvError(id, near, failures)
+    raise UnknownEnvError(id, near, (*failures, *_missing_package(id, known)))
+
+
+def _missing_package(id: str, known: Iterable[str]) -> list[str]:
+    """Return what to install where no id of a suite is known."""
+    return [
+        f"Ids that start with {prefix} come with {package}: pip install ./packages/{package}."
+        for prefix, package in _SUITES.items()
+        if id.startswith(prefix) and not any(name.startswith(prefix) for name in known)
+    ]
 
 
 def env_ids() -> list[str]:

@@ -127,7 +127,7 @@ def _names_buf(creator: Any) -> bool:
 
 
 def _crash(name: str, env_name: str, error: Exception) -> Finding:
-    message = f"{env_name} raised {type(error).__name__}: {error}."
+    message = f"{env_name} raised {type(error).__name__}: {str(error).removesuffix('.')}."
     return Finding(name, "error", message, "Mend this first; the checks after it were not made.")
 
 
