@@ -9,7 +9,7 @@ from torch import nn
 import puffer_vector
 from puffer_policies import adapt_policy
 from puffer_spaces import PufferEnv
-from puffer_train.finite import NonFiniteError
+from puffer_train.errors import NonFiniteError
 from puffer_train.trainer import PuffeRL
 
 
@@ -325,6 +325,23 @@ def test_memory_of_a_dead_agent_starts_anew_when_it_returns():
 
         counts = trainer.experience.values[1] % 1000
         assert [counts[t].item() for t in (0, 1, 5, 6)] == [1, 2, 1, 2]
+
+
+class Crashing(Clock):
+    def step(self, actions):
+        if self.worlds[0] == 1 and self.total[0] == 2:
+            raise OSError("lost")
+        return super().step(actions)
+
+
+def test_the_transition_that_led_to_a_replaced_environment_is_left_out():
+    options = {"env_kwargs": {"num_envs": 1}, "restart_failed": True}
+    with make_trainer(env=Crashing, policy=Counter(), vec_options=options, horizon=6) as trainer:
+        trainer.evaluate()
+        experience = trainer.experience
+
+        assert experience.valid.tolist() == [[True] * 6, [True, True, False, True, True, False]]
+        assert (experience.values[1] - 1000).tolist() == [1, 2, 3, 1, 2, 3, 1]
 
 
 class Faulty(Clock):
