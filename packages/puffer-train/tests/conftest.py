@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
-from puffer_spaces import Episodes, EnvSpec, Parameter, PufferEnv, register, world_seed
+
+from puffer_spaces import EnvSpec, Episodes, Parameter, PufferEnv, register, world_seed
 
 SHORT, LONG = 2, 20
 

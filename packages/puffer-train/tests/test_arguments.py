@@ -4,7 +4,8 @@ import pytest
 
 from puffer_spaces import EnvSpec, Parameter
 from puffer_train.arguments import nearest, parse_values, read_arguments, take_env_id
-from puffer_train.options import TRAIN_ALIASES, UsageError, flat_options, make_options, train_options
+from puffer_train.errors import UsageError
+from puffer_train.options import TRAIN_ALIASES, flat_options, make_options, train_options
 
 SPEC = EnvSpec(
     "grid",

@@ -1,10 +1,5 @@
 import os
 import pickle
-import signal
-import subprocess
-import sys
-import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puffer_train.checkpoint import (
-    CheckpointError,
-    CheckpointFolder,
-    find_checkpoint,
     load_policy_state,
     read_checkpoint,
     read_metadata,
     write_checkpoint,
 )
+from puffer_train.errors import CheckpointError
 
 plain_values = st.recursive(
     st.none()
@@ -47,11 +40,6 @@ class Marker:
 
     def __reduce__(self):
         return os.mkdir, (str(self.path),)
-
-
-def save(folder: Path, env_id: str, update: int, **metadata) -> Path:
-    checkpoints = CheckpointFolder(folder / "checkpoints", keep_last=0)
-    return checkpoints.save({"x": torch.ones(2)}, {"env_id": env_id, "update": update, **metadata})
 
 
 @settings(max_examples=30, deadline=None)
@@ -147,31 +135,6 @@ def test_an_error_while_writing_leaves_the_old_file_and_no_other(tmp_path, monke
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_kill_during_a_write_leaves_a_whole_checkpoint(tmp_path):
-    program = textwrap.dedent("""
-        import sys, torch
-        from puffer_train.checkpoint import CheckpointFolder
-        from pathlib import Path
-        folder = CheckpointFolder(Path(sys.argv[1]), keep_last=2)
-        update = 0
-        while True:
-            update += 1
-            folder.save({"x": torch.full((300_000,), update)}, {"env_id": "e", "update": update, "score": update})
-    """)
-    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) as process:
-        deadline = time.monotonic() + 60
-        while len(CheckpointFolder(tmp_path).paths()) < 2 and time.monotonic() < deadline:
-            time.sleep(0.001)
-        time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-
-    for path in [*CheckpointFolder(tmp_path).paths(), CheckpointFolder(tmp_path).best_path]:
-        state, metadata = read_checkpoint(path)
-        assert torch.equal(state["x"], torch.full((300_000,), metadata["update"]))
-    CheckpointFolder(tmp_path).save({}, {"update": 10**6})
-    assert not list(tmp_path.glob(".*"))
-
-
 @pytest.mark.parametrize("prefix", ["_orig_mod.", "module.", "module._orig_mod."])
 @pytest.mark.parametrize("side", ["file", "policy"])
 def test_weights_load_whatever_was_compiled_or_distributed(prefix, side):
@@ -207,60 +170,3 @@ def test_weights_of_another_shape_are_named():
         load_policy_state(torch.nn.Linear(2, 4), torch.nn.Linear(2, 3).state_dict())
     with pytest.raises(CheckpointError, match=r"the file lacks bias"):
         load_policy_state(torch.nn.Linear(2, 3), torch.nn.Linear(2, 3, bias=False).state_dict())
-
-
-def test_the_last_ones_and_the_best_one_are_kept(tmp_path):
-    checkpoints = CheckpointFolder(tmp_path, keep_last=2)
-    for update, score in enumerate([1.0, 9.0, None, 3.0, float("nan")], start=1):
-        checkpoints.save({}, {"update": update, "score": score})
-
-    assert [path.name for path in checkpoints.paths()] == ["update_00000004.pt", "update_00000005.pt"]
-    assert read_metadata(checkpoints.best_path)["update"] == 2
-
-
-def test_one_checkpoint_and_all_checkpoints_can_be_kept(tmp_path):
-    for keep_last, kept in ((1, 1), (0, 3)):
-        checkpoints = CheckpointFolder(tmp_path / str(keep_last), keep_last)
-        for update in range(3):
-            checkpoints.save({}, {"update": update})
-        assert len(checkpoints.paths()) == kept
-
-
-def test_latest_is_the_highest_update_of_exactly_that_env(tmp_path):
-    nine = save(tmp_path / "a", "squared", 9)
-    ten = save(tmp_path / "b", "squared", 10)
-    save(tmp_path / "c", "squared-two", 11)
-    os.utime(ten, (0, 0))
-    os.utime(nine, (10**9, 10**9))
-
-    assert find_checkpoint(tmp_path, "squared") == ten
-    assert find_checkpoint(tmp_path, "squared", "a") == nine
-    assert find_checkpoint(tmp_path, "squared", str(nine)) == nine
-    assert find_checkpoint(tmp_path, "squared", str(tmp_path / "b")) == ten
-
-
-def test_of_equal_updates_the_later_one_is_latest(tmp_path):
-    later = save(tmp_path / "a", "squared", 9, saved_at=200.0)
-    save(tmp_path / "b", "squared", 9, saved_at=100.0)
-
-    assert find_checkpoint(tmp_path, "squared") == later
-
-
-def test_best_is_the_highest_score(tmp_path):
-    save(tmp_path / "a", "squared", 9, score=1.0)
-    save(tmp_path / "b", "squared", 1, score=2.0)
-
-    assert read_metadata(find_checkpoint(tmp_path, "squared", "best"))["update"] == 1
-
-
-def test_a_missing_checkpoint_says_what_there_is(tmp_path):
-    save(tmp_path / "a", "squared-two", 9)
-
-    with pytest.raises(
-        CheckpointError, match=r"a checkpoint of squared must be in .*; there are some of squared-two\."
-    ):
-        find_checkpoint(tmp_path, "squared")
-    with pytest.raises(CheckpointError, match="there is none at all"):
-        find_checkpoint(tmp_path / "nowhere", "squared")
-    with pytest.raises(CheckpointError, match=r"the checkpoint must be of squared; .* is of squared-two\."):
-        find_checkpoint(tmp_path, "squared", "a")

@@ -7,7 +7,8 @@ import pytest
 
 import puffer_vector
 from puffer_train import PuffeRL, cli
-from puffer_train.checkpoint import CheckpointFolder, read_checkpoint, write_checkpoint
+from puffer_train.checkpoint import read_checkpoint, write_checkpoint
+from puffer_train.checkpoint_folder import CheckpointFolder
 
 SMALL = ["--vec.num-envs", "4", "--train.horizon", "8", "--run.dashboard", "none"]
 

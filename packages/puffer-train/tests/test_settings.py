@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from puffer_spaces import EnvSpec, Parameter
-from puffer_train.options import UsageError, flat_options, train_options
+from puffer_train.errors import UsageError
+from puffer_train.options import flat_options, train_options
 from puffer_train.settings import (
     Layer,
     Settings,

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from puffer_train import cli
-from puffer_train.checkpoint import CheckpointFolder, read_checkpoint, read_metadata
+from puffer_train.checkpoint import read_checkpoint, read_metadata
+from puffer_train.checkpoint_folder import CheckpointFolder
 from puffer_train.metrics import read_metrics
 
 SMALL = ["--vec.num-envs", "4", "--train.horizon", "8", "--policy.hidden-size", "8", "--run.dashboard", "none"]

@@ -14,7 +14,7 @@ from puffer_policies import LSTMWrapper, default_policy
 from puffer_spaces import PufferEnv, world_seed
 from puffer_train.checkpoint import read_checkpoint
 from puffer_train.config import ConfigError
-from puffer_train.finite import NonFiniteError
+from puffer_train.errors import NonFiniteError
 from puffer_train.trainer import PuffeRL
 
 

@@ -1,15 +1,22 @@
-"""PuffeRL: PPO with memory, its command line, checkpoints and metrics."""
+"""PuffeRL: PPO with memory, its command line, checkpoints and metrics.
 
+Names are imported when they are first used: most of them need torch, and `puffer --help` need not wait for it.
+"""
+
+import importlib
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
 
-from puffer_train.checkpoint import CheckpointError, find_checkpoint, read_checkpoint, write_checkpoint
-from puffer_train.config import ConfigError, TrainConfig
-from puffer_train.evaluate import Evaluation, evaluate_policy
-from puffer_train.finite import NonFiniteError
-from puffer_train.loggers import GuardedLogger, Logger, NoLogger
-from puffer_train.metrics import read_metrics
-from puffer_train.run import RunFolder
-from puffer_train.trainer import PuffeRL
+if TYPE_CHECKING:
+    from puffer_train.checkpoint import read_checkpoint, write_checkpoint
+    from puffer_train.checkpoint_folder import find_checkpoint
+    from puffer_train.config import ConfigError, TrainConfig
+    from puffer_train.errors import CheckpointError, NonFiniteError, RunError
+    from puffer_train.evaluate import Evaluation, evaluate_policy
+    from puffer_train.loggers import GuardedLogger, Logger, NoLogger
+    from puffer_train.metrics import read_metrics
+    from puffer_train.run import RunFolder
+    from puffer_train.trainer import PuffeRL
 
 __version__ = _version("puffer-train")
 
@@ -22,6 +29,7 @@ __all__ = [
     "NoLogger",
     "NonFiniteError",
     "PuffeRL",
+    "RunError",
     "RunFolder",
     "TrainConfig",
     "evaluate_policy",
@@ -30,3 +38,22 @@ __all__ = [
     "read_metrics",
     "write_checkpoint",
 ]
+
+_HOMES = {
+    "checkpoint": ("read_checkpoint", "write_checkpoint"),
+    "checkpoint_folder": ("find_checkpoint",),
+    "config": ("ConfigError", "TrainConfig"),
+    "errors": ("CheckpointError", "NonFiniteError", "RunError"),
+    "evaluate": ("Evaluation", "evaluate_policy"),
+    "loggers": ("GuardedLogger", "Logger", "NoLogger"),
+    "metrics": ("read_metrics",),
+    "run": ("RunFolder",),
+    "trainer": ("PuffeRL",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"puffer_train.{module}"), name)
+    raise AttributeError(f"module 'puffer_train' has no attribute {name!r}")

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import tyro
 
-from puffer_train.options import Option, UsageError, describe_type, flat_options, flat_values, is_optional
+from puffer_train.errors import UsageError
+from puffer_train.options import Option, describe_type, flat_options, flat_values, is_optional
 
 _TRUE_AND_FALSE = {"true": True, "false": False, "1": True, "0": False}
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")

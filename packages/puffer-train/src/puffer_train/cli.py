@@ -1,19 +1,16 @@
 """The command `puffer`: finds the subcommand and turns mistakes into one sentence and exit code 2."""
 
+import contextlib
+import difflib
 import importlib
 import importlib.metadata
 import os
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO
 
-from puffer_spaces import MissingAdapter, MissingSuite, UnknownEnvError
-from puffer_train.arguments import nearest
-from puffer_train.checkpoint import CheckpointError
-from puffer_train.config import ConfigError
-from puffer_train.finite import NonFiniteError
-from puffer_train.options import UsageError
-from puffer_vector import WorkerError
+from puffer_train.errors import CheckpointError, RunError, UsageError
 
 ENTRY_POINT_GROUP = "puffer.commands"
 """Each entry point is a callable that takes the words after its name and returns an exit code or None.
@@ -26,8 +23,6 @@ _COMMANDS = {
     "eval": ("puffer_train.commands.evaluate", "Measure a trained policy over whole episodes."),
     "envs": ("puffer_train.commands.envs", "List the environments that are installed."),
 }
-_USAGE_ERRORS = (UsageError, ConfigError, CheckpointError, UnknownEnvError, MissingAdapter, MissingSuite)
-
 Command = Callable[[list[str]], int | None]
 
 
@@ -35,15 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `puffer` with the given words (None: those of the process) and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _run(words)
+        with _warnings_in_one_line():
+            code = _run(words)
         sys.stdout.flush()
         return code
-    except _USAGE_ERRORS as error:
-        _write(f"puffer: {error}", sys.stderr)
-        return 2
-    except (WorkerError, NonFiniteError) as error:
-        _write(f"puffer: {error}", sys.stderr)
-        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
@@ -51,6 +41,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except SystemExit as error:  # the help ends this way
         return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+    except Exception as error:
+        exit_code = _exit_code(error)
+        if exit_code is None:
+            raise
+        _write(f"puffer: {error}", sys.stderr)
+        return exit_code
+
+
+def _exit_code(error: Exception) -> int | None:
+    """Return the exit code for an error that is a sentence for the user; None for any other."""
+    from puffer_spaces import MissingAdapter, MissingSuite, UnknownEnvError
+    from puffer_train.validation import ConfigError
+    from puffer_vector import WorkerError
+
+    if isinstance(error, UsageError | CheckpointError | ConfigError | UnknownEnvError | MissingAdapter | MissingSuite):
+        return 2
+    return 1 if isinstance(error, RunError | WorkerError) else None
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Show warnings as the sentences they are, without a line of source code."""
+    usual = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_arguments, **_options: f"puffer: warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _run(words: list[str]) -> int:
@@ -69,7 +87,7 @@ def _command(name: str) -> Command:
         return command
     foreign = _foreign_commands()
     if name not in foreign:
-        near = nearest(name, [*_COMMANDS, *foreign])
+        near = difflib.get_close_matches(name, [*_COMMANDS, *foreign], n=2, cutoff=0.7)
         hint = f"Did you mean {' or '.join(near)}?" if near else "puffer --help lists them."
         raise UsageError(f"the first word after puffer must be a command; got {name!r}. {hint}")
     loaded: Command = foreign[name].load()

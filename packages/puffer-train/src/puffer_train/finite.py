@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-
-class NonFiniteError(RuntimeError):
-    """An observation, a reward, an output of the policy, a loss or a gradient is infinite or not a number."""
+from puffer_train.errors import NonFiniteError
 
 
 def check_rewards(rewards: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_], place: RowPlaces) -> None:

@@ -34,10 +34,6 @@ TRAIN_ALIASES = {f"train.{alias}": f"train.{name}" for alias, name in ALIASES.it
 EVAL_ALIASES = {"run.runs_dir": "runs_dir", "train.device": "device", "train.seed": "seed"}
 
 
-class UsageError(ValueError):
-    """What the user asked for cannot be done; the message is one sentence for them, the exit code 2."""
-
-
 @dataclass(frozen=True)
 class Option:
     """One option of a command.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from puffer_train.checkpoint import CheckpointFolder
+from puffer_train.checkpoint_folder import CheckpointFolder
 from puffer_train.metrics import MetricsFile
 
 CONFIG_NAME = "config.toml"

@@ -15,7 +15,8 @@ import tomli_w
 from puffer_spaces import EnvSpec, load_config
 from puffer_train.arguments import nearest
 from puffer_train.config import ConfigError, canonical_fields, preset_fields
-from puffer_train.options import Option, UsageError, convert
+from puffer_train.errors import UsageError
+from puffer_train.options import Option, convert
 
 DEFAULT = "default"
 """The source of a value that nobody set."""

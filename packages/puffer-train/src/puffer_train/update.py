@@ -13,8 +13,8 @@ import torch
 from puffer_train.advantages import estimate_advantages, masked_moments, normalize_advantages
 from puffer_train.config import TrainConfig
 from puffer_train.distributed import Ranks
+from puffer_train.errors import NonFiniteError
 from puffer_train.experience import Experience
-from puffer_train.finite import NonFiniteError
 from puffer_train.losses import STATISTIC_NAMES, Loss, explained_variance, ppo_loss
 from puffer_train.noise import permutation
 from puffer_train.optim import Optimizer

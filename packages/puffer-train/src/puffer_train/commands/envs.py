@@ -3,7 +3,7 @@
 import sys
 
 from puffer_spaces import env_ids
-from puffer_train.options import UsageError
+from puffer_train.errors import UsageError
 
 _USAGE = """usage: puffer envs [WORD ...]
 

@@ -1,21 +1,25 @@
-"""`puffer eval ID`: measure a checkpoint over whole episodes and print what it reaches."""
+"""`puffer eval ID`: measure a checkpoint over whole episodes and print what it reaches.
+
+Torch is imported when the words of the command line are known to be right.
+"""
 
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from puffer_spaces import EnvSpec
 from puffer_train.arguments import parse_values, read_arguments, take_env_id
-from puffer_train.building import find_spec, load_player, make_vector, usage_errors
-from puffer_train.checkpoint import find_checkpoint, read_checkpoint
-from puffer_train.evaluate import Evaluation, evaluate_policy
-from puffer_train.options import EVAL_ALIASES, UsageError, eval_options, flat_options, make_options
+from puffer_train.environments import find_spec, make_vector
+from puffer_train.errors import UsageError, usage_errors
+from puffer_train.options import EVAL_ALIASES, eval_options, flat_options, make_options
 from puffer_train.settings import Layer, Settings, checkpoint_layer, default_layer, env_layer
-from puffer_train.trainer import choose_device
+
+if TYPE_CHECKING:
+    from puffer_train.evaluate import Evaluation
 
 _COMMAND = "puffer eval"
 _DESCRIPTION = (
@@ -30,6 +34,9 @@ def main(words: list[str]) -> int:
     spec = None if env_id is None else find_spec(env_id)
     values = _read_values(spec, words)
     assert spec is not None  # without an id there was only the help, which ends the process
+    from puffer_train.checkpoint import read_checkpoint
+    from puffer_train.checkpoint_folder import find_checkpoint
+
     path = find_checkpoint(values["runs_dir"], spec.id, values["checkpoint"])
     state, metadata = read_checkpoint(path)
     config = metadata.get("config", {})
@@ -81,7 +88,11 @@ def _evaluate(
     values: Mapping[str, Any],
     state: Mapping[str, Any],
     config: Mapping[str, Mapping[str, Any]],
-) -> Evaluation:
+) -> "Evaluation":
+    from puffer_train.evaluate import evaluate_policy
+    from puffer_train.policies import load_player
+    from puffer_train.trainer import choose_device
+
     with make_vector(spec, settings.group("vec"), settings.named("env"), values["seed"]) as vec, usage_errors():
         device = choose_device(values["device"])
         policy, normalizer = load_player(spec, vec, config, state)
@@ -97,7 +108,7 @@ def _evaluate(
         )
 
 
-def _print_table(evaluation: Evaluation) -> None:
+def _print_table(evaluation: "Evaluation") -> None:
     table = Table()
     for column in ("", "mean", "std"):
         table.add_column(column, justify="right" if column else "left")

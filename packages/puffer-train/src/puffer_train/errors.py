@@ -1,0 +1,44 @@
+"""Errors whose message is a sentence for the person at the keyboard.
+
+The command line names them before anything that takes long to import is there, so this module imports nothing heavy.
+"""
+
+import contextlib
+import traceback
+from collections.abc import Iterator
+
+_OWN_MODULES = "puffer"
+
+
+class UsageError(ValueError):
+    """What the user asked for cannot be done; nothing was begun. The exit code is 2."""
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint is missing, damaged, refused, or belongs to something else. The exit code is 2."""
+
+
+class RunError(RuntimeError):
+    """A run or an evaluation that had begun cannot go on. The exit code is 1."""
+
+
+class NonFiniteError(RunError):
+    """An observation, a reward, an output of the policy, a loss or a gradient is infinite or not a number."""
+
+
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn an argument error that our own checks raise inside the block into a UsageError.
+
+    A ValueError or TypeError out of other code (an environment's, torch's) is no sentence for users: it keeps its
+    traceback.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except (ValueError, TypeError) as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if frames and str(frames[-1].f_globals.get("__name__", "")).startswith(_OWN_MODULES):
+            raise UsageError(str(error)) from error
+        raise

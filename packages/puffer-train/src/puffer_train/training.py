@@ -1,0 +1,156 @@
+"""A run from its settings to its last checkpoint."""
+
+import contextlib
+import importlib.metadata
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from puffer_spaces import EnvSpec
+from puffer_train.checkpoint import read_checkpoint
+from puffer_train.config import RunConfig
+from puffer_train.dashboard import Dashboard, make_dashboard
+from puffer_train.errors import UsageError, usage_errors
+from puffer_train.policies import make_policy
+from puffer_train.run import RunFolder, run_folder_of
+from puffer_train.settings import Settings
+from puffer_train.signals import StopSignals
+from puffer_train.trainer import PuffeRL
+
+GROUPS = ("env", "vec", "policy", "train", "run")
+
+
+def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, stop: StopSignals) -> int:
+    """Make what a run needs, run its updates, and return the exit code.
+
+    Args:
+        spec: The environment.
+        vec: The vector env, which is closed in the end.
+        settings: All settings.
+        checkpoint: The file of the checkpoint that the run goes on from.
+        stop: Ends the run.
+
+    Returns:
+        0, or 128 + the number of the signal that ended the run.
+    """
+    config = RunConfig(**settings.group("run"))
+    with contextlib.ExitStack() as stack:
+        with usage_errors():
+            state, saved = ({}, {}) if checkpoint is None else read_checkpoint(checkpoint)
+            policy = make_policy(spec, vec, settings.named("policy"), settings.values["train.seed"])
+            trainer = PuffeRL(vec, policy, **settings.group("train"))
+            stack.callback(trainer.close)
+            if checkpoint is not None:
+                trainer.load_state_dict(state)
+            if stop.received is not None:
+                return stop.exit_code
+            run = _open_run(spec, config, checkpoint, saved) if trainer.ranks.is_first else None
+        if run is not None:
+            stack.callback(run.close)
+            run.write_config(settings.to_toml(spec.id, GROUPS))
+        dashboard = make_dashboard(
+            config.dashboard,
+            title=f"puffer train {spec.id}",
+            total_agent_steps=trainer.total_agent_steps,
+            place="" if run is None else str(run.path),
+            interval_s=config.dashboard_interval_s,
+            rank=trainer.ranks.rank,
+        )
+        stack.callback(dashboard.close)
+        begun = "" if checkpoint is None else f"; it goes on after update {trainer.epoch}"
+        dashboard.message("" if run is None else f"run folder: {run.path}{begun}")
+        if checkpoint is not None and trainer.is_done:
+            dashboard.message(
+                "the run has all its updates; --train.total-timesteps or --train.num-iterations adds some"
+            )
+        path = run_updates(trainer, run, config, dashboard, stop, _about(spec, settings))
+        ending = f"checkpoint: {path}"
+        if stop.received is not None and run is not None:
+            ending += f"\ngo on with: puffer train {spec.id} --resume {run.path}"
+        dashboard.message(ending)
+    return stop.exit_code
+
+
+def run_updates(
+    trainer: PuffeRL,
+    run: RunFolder | None,
+    run_config: RunConfig,
+    dashboard: Dashboard,
+    stop: StopSignals,
+    metadata: Mapping[str, Any],
+) -> Path | None:
+    """Repeat evaluate and train until the run's end or a signal.
+
+    Args:
+        trainer: What is trained.
+        run: Where metrics and checkpoints go; None on ranks other than the first.
+        run_config: How often they are written.
+        dashboard: Shows each interval.
+        stop: Ends the run after the update in which a signal came.
+        metadata: What each checkpoint says of itself, beside its progress.
+
+    Returns:
+        The path of the last checkpoint.
+    """
+    scores = _MeanScore()
+    saved_at = -1
+    path = None
+    while True:
+        is_last = trainer.is_done or stop.received is not None
+        is_due = trainer.epoch > 0 and trainer.epoch % run_config.checkpoint_interval == 0
+        if run is not None and trainer.epoch != saved_at and (is_last or is_due):
+            progress = {"update": trainer.epoch, "agent_steps": trainer.agent_steps, "score": scores.take()}
+            path = run.save_checkpoint(trainer.state_dict(), {**metadata, **progress})
+            saved_at = trainer.epoch
+        if is_last:
+            return path
+        trainer.evaluate()
+        trainer.train()
+        if trainer.epoch % run_config.log_interval == 0:
+            row = trainer.mean_and_log()
+            if run is not None:
+                run.metrics.log(row)
+            dashboard.update(row)
+            scores.add(row)
+
+
+class _MeanScore:
+    """The mean score of the episodes since the last checkpoint, which decides whether that is the best one."""
+
+    def __init__(self) -> None:
+        self._total = self._num_episodes = 0.0
+
+    def add(self, row: Mapping[str, float]) -> None:
+        if "environment/score" in row:
+            num_episodes = row.get("environment/num_episodes", 1.0)
+            self._total += row["environment/score"] * num_episodes
+            self._num_episodes += num_episodes
+
+    def take(self) -> float | None:
+        mean = self._total / self._num_episodes if self._num_episodes else None
+        self._total = self._num_episodes = 0.0
+        return mean
+
+
+def _about(spec: EnvSpec, settings: Settings) -> dict[str, Any]:
+    """Return what each checkpoint of a run says of itself, beside its progress."""
+    return {
+        "env_id": spec.id,
+        "env_version": spec.version,
+        "puffer_train": importlib.metadata.version("puffer-train"),
+        "config": {
+            **{group: settings.group(group) for group in ("vec", "train", "run")},
+            **{group: settings.named(group) for group in ("env", "policy")},
+        },
+    }
+
+
+def _open_run(spec: EnvSpec, config: RunConfig, checkpoint: Path | None, saved: Mapping[str, Any]) -> RunFolder:
+    path = None if checkpoint is None else run_folder_of(checkpoint)
+    try:
+        if path is None or config.run_id not in (None, path.name):
+            return RunFolder.create(config.runs_dir, spec.id, config.run_id, keep_last=config.keep_checkpoints)
+        update, agent_steps = saved["update"], saved["agent_steps"]
+        return RunFolder.reopen(path, update=update, agent_steps=agent_steps, keep_last=config.keep_checkpoints)
+    except OSError as error:
+        raise UsageError(f"the run folder must be writable; {error.filename}: {error.strerror}.") from error

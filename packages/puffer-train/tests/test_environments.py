@@ -1,0 +1,71 @@
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from puffer_spaces import EnvSpec, UnknownEnvError, register
+from puffer_train.environments import find_spec
+from puffer_train.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def _users_module(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    monkeypatch.delitem(sys.modules, "users_module", raising=False)
+    Path("users_module.py").write_text(
+        textwrap.dedent("""
+            from puffer_spaces import register
+
+            def grid(num_envs, width: int = 3, speed=0.5, odd=0, *, wet: bool = False, buf=None, **rest): ...
+
+            register("users-grid", grid)
+        """)
+    )
+    sys.modules.pop("users_module", None)
+
+
+def test_a_module_in_the_working_directory_gives_a_creator():
+    spec = find_spec("users_module:grid")
+
+    assert (spec.id, spec.batched) == ("users_module:grid", True)
+    assert [(p.name, p.type, p.default) for p in spec.parameters] == [
+        ("width", int, 3),
+        ("speed", float, 0.5),
+        ("odd", object, 0),
+        ("wet", bool, False),
+    ]
+
+
+def test_a_module_may_register_the_name():
+    spec = find_spec("users_module:users-grid")
+
+    assert spec.id == "users-grid"
+    assert [parameter.name for parameter in spec.parameters] == ["width", "speed", "odd", "wet"]
+
+
+def test_what_a_registration_declares_is_kept(walk_spec):
+    assert find_spec("puffer_walk") is walk_spec
+
+
+def test_a_creator_that_cannot_be_imported_keeps_its_spec():
+    spec = register(EnvSpec("test-broken", "no_such_module:Env"))
+
+    assert find_spec("test-broken") is spec
+
+
+def test_unknown_ids_are_named():
+    with pytest.raises(UnknownEnvError):
+        find_spec("nothing")
+    with pytest.raises(UsageError, match="there is none named nothing"):
+        find_spec("nothing:Env")
+    with pytest.raises(UsageError, match="users_module must register or define Nothing"):
+        find_spec("users_module:Nothing")
+
+
+def test_an_import_error_inside_a_users_module_is_not_hidden():
+    Path("broken_module.py").write_text("import no_such_module\n")
+
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        find_spec("broken_module:Env")

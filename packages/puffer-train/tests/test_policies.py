@@ -1,0 +1,80 @@
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+import puffer_vector
+from puffer_policies import LSTMWrapper, RecurrentPolicy
+from puffer_spaces import EnvSpec
+from puffer_train.environments import make_vector
+from puffer_train.errors import UsageError
+from puffer_train.policies import make_policy
+
+
+@pytest.fixture(autouse=True)
+def _users_policies(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    monkeypatch.delitem(sys.modules, "users_policies", raising=False)
+    Path("users_policies.py").write_text(
+        textwrap.dedent("""
+            import torch
+
+            class Net(torch.nn.Module):
+                def __init__(self, env, hidden_size=16):
+                    super().__init__()
+                    self.hidden_size = hidden_size
+                    self.encoder = torch.nn.Linear(env.single_observation_space.shape[0], hidden_size)
+                    self.actor = torch.nn.Linear(hidden_size, env.single_action_space.n)
+                    self.critic = torch.nn.Linear(hidden_size, 1)
+
+                def encode_observations(self, observations, state=None):
+                    return torch.relu(self.encoder(observations))
+
+                def decode_actions(self, hidden):
+                    return self.actor(hidden), self.critic(hidden)
+
+                def forward(self, observations, state=None):
+                    return self.decode_actions(self.encode_observations(observations))
+        """)
+    )
+
+
+def test_weights_depend_on_the_seed_only(walk_spec):
+    with make_vector(walk_spec, {"num_envs": 2}, {}, 1) as vec:
+        before = torch.get_rng_state()
+        one, other, third = (make_policy(walk_spec, vec, {"hidden_size": 8}, seed) for seed in (1, 1, 2))
+
+    assert torch.equal(torch.get_rng_state(), before)
+    for name, value in one.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name])
+    assert any(not torch.equal(value, third.state_dict()[name]) for name, value in one.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"), [({}, torch.nn.Module), ({"rnn": "lstm"}, LSTMWrapper), ({"rnn": "gru"}, RecurrentPolicy)]
+)
+def test_a_policy_of_the_users_is_found_and_wrapped(walk_spec, settings, kind):
+    with puffer_vector.make(walk_spec, num_envs=2) as vec:
+        policy = make_policy(walk_spec, vec, {"name": "users_policies:Net", "hidden_size": 4, **settings}, 1)
+
+    assert isinstance(policy, kind)
+    assert policy.hidden_size == 4
+
+
+def test_an_option_that_a_policy_does_not_take_is_named(walk_spec):
+    with (
+        puffer_vector.make(walk_spec, num_envs=2) as vec,
+        pytest.raises(
+            UsageError, match=r"--policy\.num-layers must be an option of users_policies:Net, which takes none"
+        ),
+    ):
+        make_policy(walk_spec, vec, {"name": "users_policies:Net", "num_layers": 3}, 1)
+
+
+def test_the_envs_own_policy_is_taken_where_none_is_named(walk_spec):
+    spec = EnvSpec("test-own", walk_spec.entry_point, policy="users_policies:Net", batched=True)
+    with puffer_vector.make(spec, num_envs=2) as vec:
+        assert type(make_policy(spec, vec, {}, 1)).__name__ == "Net"
