@@ -109,3 +109,17 @@ def test_box_actions_are_cast_within_their_kind(envs):
         writer.write(np.full((2, 3), 1j), 0, 2)
     with pytest.raises(ValueError, match=r"shape \(2, 3\)"):
         writer.write(np.zeros((3, 2), np.float32), 0, 2)
+
+
+@pytest.mark.parametrize(("given", "wrong"), [(np.int64, 300), (np.int32, -129), (np.uint8, 200)])
+def test_integer_box_actions_never_wrap(given, wrong):
+    from gymnasium import spaces
+
+    from puffer_vector.actions import ActionWriter
+
+    target = np.zeros((2, 3), np.int8)
+    writer = ActionWriter(target, spaces.Box(-100, 100, (3,), np.int8))
+    writer.write(np.full((2, 3), 100, given), 0, 2)
+    with pytest.raises(ValueError, match=f"actions must fit in int8; got {wrong}"):
+        writer.write(np.full((2, 3), wrong, given), 0, 2)
+    assert (target == 100).all()

@@ -48,6 +48,8 @@ class ActionWriter:
         if self._limits is None:
             if array.dtype.kind not in "iufb" or not np.can_cast(array.dtype, self._target.dtype, "same_kind"):
                 self._refuse_dtype(array, str(self._target.dtype))
+            if self._target.dtype.kind in "iu" and array.size:
+                self._check_fits(array)
             self._target[first_row:last_row] = array
             return
         if array.dtype.kind not in "iub":
@@ -61,6 +63,14 @@ class ActionWriter:
                 f"The space of one agent is {self._space}."
             )
         self._target[first_row:last_row] = array
+
+    def _check_fits(self, array: npt.NDArray[Any]) -> None:
+        limits = np.iinfo(self._target.dtype)
+        for extreme in (int(array.min()), int(array.max())):
+            if not limits.min <= extreme <= limits.max:
+                raise ValueError(
+                    f"actions must fit in {self._target.dtype}; got {extreme}. Clip them to {self._space}."
+                )
 
     def _refuse_dtype(self, array: npt.NDArray[Any], wanted: str) -> NoReturn:
         raise TypeError(
