@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,7 @@ StepResult = tuple[Array, Array, Array, Array, list[dict[str, Any]]]
 RecvResult = tuple[Array, Array, Array, Array, list[dict[str, Any]], Array, Array]
 
 
-class VectorEnv(ABC):
+class VectorEnv:
     """Many worlds stepped together; rows are agents.
 
     `reset` and `step` are the synchronous way. `async_reset`, `recv` and `send` are the same in two halves: with
@@ -28,7 +27,8 @@ class VectorEnv(ABC):
     next episode and `final_observations` the last of the old one. A transition is valid iff the mask that came with the
     observation it starts from was True.
 
-    A vector env is used by one thread at a time.
+    A vector env is used by one thread at a time. Those of `make` have all of this; a class of your own may define as
+    little as `reset` and `step`.
     """
 
     num_envs: int
@@ -64,38 +64,37 @@ class VectorEnv(ABC):
     metadata: dict[str, Any]
 
     @property
-    @abstractmethod
     def final_observations(self) -> Array:
         """Last observations of episodes that ended in the batch just returned, row by row; elsewhere meaningless."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def action_mask(self) -> Flags | None:
         """bool (agents_per_batch, action_mask_size) of the batch just returned, or None where envs have no masks."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def invalid(self) -> Flags:
         """bool (agents_per_batch,): rows of the batch just returned whose env was replaced after a failure.
 
         The transition that led to such a row never happened: its reward is 0 and its truncation is set.
         """
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def world_ids(self) -> npt.NDArray[np.int64]:
         """Numbers of the worlds of the batch just returned."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def is_closed(self) -> bool:
         """Whether the vector env is closed."""
+        return False
 
-    @abstractmethod
     def seed(self, seed: int) -> None:
         """Give the root of the seeds for the next reset that is given none."""
+        raise NotImplementedError
 
-    @abstractmethod
     def async_reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Start a new episode in every world; the first observations come from `recv`.
 
@@ -106,8 +105,8 @@ class VectorEnv(ABC):
 
         Results of steps that were not received are dropped; their episode records are kept.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def send(self, actions: Any) -> None:
         """Start a step of the batch that `recv` returned last.
 
@@ -119,8 +118,8 @@ class VectorEnv(ABC):
             ValueError: They have another shape, or a choice is out of range. No env was stepped.
             RuntimeError: There is no batch that waits for actions.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def recv(self) -> RecvResult:
         """Wait for the next batch.
 
@@ -133,8 +132,8 @@ class VectorEnv(ABC):
             WorkerError: An env or its worker failed. The vector env is closed then.
             RuntimeError: No batch is on its way.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def episodes(self) -> npt.NDArray[np.void]:
         """Return the records of episodes that ended in batches received since the last call.
 
@@ -142,36 +141,35 @@ class VectorEnv(ABC):
             Array of `puffer_spaces.episode_dtype(episode_extras)`, sorted by (step, world, agent); worlds are numbered
             in the whole vector env.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def drain(self) -> None:
         """Wait until no env is being stepped. Results are kept for `recv`."""
 
-    @abstractmethod
     def get_state(self) -> bytes:
         """Return an exact snapshot of all envs, rows, results and records that wait, in a format without code.
 
         Raises:
             NotImplementedError: An env has no `get_state`.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def set_state(self, state: bytes) -> None:
         """Return to a snapshot that a vector env of the same envs and sizes made.
 
         Raises:
             ValueError: The snapshot is of another vector env.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def set_parameters(self, **parameters: Any) -> None:
         """Change parameters of all envs; each world applies them at its next reset."""
+        raise NotImplementedError
 
-    @abstractmethod
     def render(self, world: int = 0) -> Any:
         """Draw one world as its `render_mode` says."""
+        raise NotImplementedError
 
-    @abstractmethod
     def close(self) -> None:
         """Close all envs and end all workers. It may be called twice."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -74,15 +75,16 @@ class LocalVector(ParallelVector):
         return buffers, invalid
 
     def _shut(self) -> None:
-        for env in self._built:
-            env.close()
-        for slot, worker in enumerate(self._workers):
-            if slot not in self._stuck:
-                worker.close()
-            else:
-                _left.append(worker)
+        with contextlib.ExitStack() as closing:  # whatever one raises, all others are closed too
+            for env in self._built:
+                closing.callback(env.close)
+            for slot, worker in enumerate(self._workers):
+                if slot not in self._stuck:
+                    closing.callback(worker.close)
+                else:
+                    _left.append(worker)
 
-    def _check_time(self, slots: Sequence[int]) -> None:
+    def _look_after(self, slots: Sequence[int]) -> None:
         """Raise the error about a worker that takes too long. It cannot be stopped, so it is left alone from now on."""
         overdue = self._overdue(slots)
         if overdue:
@@ -135,7 +137,10 @@ class OneSlotSteps(LocalVector):
     def episodes(self) -> Records:
         """Return the records of episodes; see `VectorEnv.episodes`."""
         if not self._running:
-            self._collect()
+            try:
+                self._collect()
+            except WorkerError as error:
+                self._give_up(error)
         return super().episodes()
 
     def get_state(self) -> bytes:

@@ -16,7 +16,7 @@ from puffer_vector.parallel import ParallelVector
 from puffer_vector.plan import make_plan
 from puffer_vector.processes import ProcessVector
 from puffer_vector.serial import SerialVector
-from puffer_vector.settings import Settings, checked_seed
+from puffer_vector.settings import Settings, checked_natural
 from puffer_vector.threads import make_threads
 
 Auto = Literal["auto"]
@@ -143,8 +143,8 @@ def make(
     settings = Settings(
         plan=plan,
         creators=creators,
-        seed=secrets.randbits(63) if seed is None else checked_seed(seed),
-        first_world=first_world,
+        seed=secrets.randbits(63) if seed is None else checked_natural("seed", seed),
+        first_world=checked_natural("first_world", first_world),
         timeout_s=timeout_s,
         restart_failed=restart_failed,
         copy=copy,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -29,7 +29,7 @@ from puffer_vector.flight import FlightRecorder
 from puffer_vector.records import Records, merged
 from puffer_vector.reports import EnvReport
 from puffer_vector.rows import Batch, Gathering, RowPlan
-from puffer_vector.settings import Phase, Settings, checked_seed
+from puffer_vector.settings import Phase, Settings, checked_natural
 from puffer_vector.worker import Outcome, SlotSpec
 
 FROM_REPORT = (
@@ -43,7 +43,7 @@ MAX_PARTS = 512
 """Arrays of episode records that are kept apart until `episodes` is called."""
 
 
-class ParallelVector(WorkerCalls, VectorEnv):
+class ParallelVector(WorkerCalls, VectorEnv, ABC):
     """A vector env over slots. Subclasses are the backends."""
 
     _slots: npt.NDArray[np.int32]
@@ -67,6 +67,7 @@ class ParallelVector(WorkerCalls, VectorEnv):
         self._flight: FlightRecorder | None = None
         limit = settings.timeout_s
         self._poll_s = POLL_S if limit is None else min(POLL_S, limit / 4)
+        self._next_look = 0.0
         self._slots = np.arange(settings.plan.num_slots, dtype=np.int32)
         try:
             self._open()
@@ -139,6 +140,10 @@ class ParallelVector(WorkerCalls, VectorEnv):
         """Wait until `count` of the slots are done."""
 
     @abstractmethod
+    def _look_after(self, slots: Sequence[int]) -> None:
+        """Raise the error about a slot whose worker is gone or takes longer than `timeout_s`, or replace the worker."""
+
+    @abstractmethod
     def _is_done(self, slot: int) -> bool:
         """Return whether a slot is done."""
 
@@ -156,11 +161,11 @@ class ParallelVector(WorkerCalls, VectorEnv):
         """End all workers, however they are."""
 
     def seed(self, seed: int) -> None:  # noqa: D102
-        self._next_seed = checked_seed(seed)
+        self._next_seed = checked_natural("seed", seed)
 
     def async_reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:  # noqa: D102
         self._check_open()
-        seed = self._next_seed if seed is None else checked_seed(seed)
+        seed = self._next_seed if seed is None else checked_natural("seed", seed)
         self._next_seed = None
         self._settle()
         for outcome in self._kept.values():
@@ -254,6 +259,11 @@ class ParallelVector(WorkerCalls, VectorEnv):
             slots = np.array(waiting, np.int32)
         if count > 0:
             self._await(slots, count)
+        if count < len(slots):  # those that are ready never let the caller wait, which is when it looks
+            now = time.monotonic()
+            if now >= self._next_look:
+                self._next_look = now + self._poll_s
+                self._look_after(slots.tolist())
 
     def episodes(self) -> Records:  # noqa: D102
         records, self._records = self._records, []
@@ -364,6 +374,12 @@ class ParallelVector(WorkerCalls, VectorEnv):
         with contextlib.suppress(Exception):  # what closing a failed env raises would hide the failure
             self.close()
         raise error
+
+    def leave_to_parent(self) -> None:
+        """Be closed in a fork of the process that made the vector env, without a word to its workers."""
+        if not self._is_closed:
+            self._failure = WorkerError("this process is a fork of the one that has its workers", 0)
+            self._is_closed, self._phase = True, Phase.FRESH
 
     def _check_open(self) -> None:
         if self._is_closed:

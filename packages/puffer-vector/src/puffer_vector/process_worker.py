@@ -55,12 +55,13 @@ def run_worker(pipe: Connection, payload: bytes) -> None:
                     spec: SlotSpec = pickle.loads(payload)
                     worker = Worker(spec)
                 if request == "probe":
-                    answer: Any = worker.probe(*arguments)
+                    reports = worker.probe(*arguments)
                 else:
-                    served, answer = _bind(worker, pipe, *arguments)
+                    served, reports = _bind(worker, pipe, *arguments)
+                answer = _dumps(reports)
             except BaseException as error:
-                answer = described_failure(worker, error)
-            pipe.send_bytes(_dumps(answer))
+                answer = _dumps(described_failure(worker, error))
+            pipe.send_bytes(answer)
         served.serve()
     if worker is not None:
         with contextlib.suppress(Exception):

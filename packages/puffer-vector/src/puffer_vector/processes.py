@@ -2,7 +2,7 @@
 
 NOTE [Ends of workers]. A worker ends when it is told to stop, when its pipe is closed before it is bound, or when its
 watchdog, a thread of its own outside the interpreter, sees that the process that started it is gone. The caller stops
-workers that are idle, terminates those that do not answer within a moment, and kills what is left; it does so in
+workers that are idle and kills those that do not answer within a moment; it does so in
 `close`, which also runs at exit. Shared memory has no name, so it goes with the last process that has it mapped.
 """
 
@@ -15,6 +15,7 @@ import multiprocessing.util  # registers its exit handler, which joins children:
 import os
 import pickle
 import signal
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -29,6 +30,7 @@ from puffer_spaces import Buffers
 from puffer_vector._signal import Signals
 from puffer_vector.block import Block, BlockShape
 from puffer_vector.errors import WorkerError
+from puffer_vector.forks import leave_in_forks
 from puffer_vector.local import Call
 from puffer_vector.memory import SharedMemory
 from puffer_vector.parallel import ParallelVector
@@ -62,6 +64,7 @@ class ProcessVector(ParallelVector):
             atexit.unregister(_close_all)
             atexit.register(_close_all)
         _open.add(self)
+        leave_in_forks(self)
         super().__init__(settings)
 
     def _launch(self, specs: Sequence[SlotSpec]) -> list[EnvReport]:
@@ -192,12 +195,17 @@ class ProcessVector(ParallelVector):
     def _await(self, slots: npt.NDArray[np.int32], count: int) -> None:
         signals = self._ready_signals
         while not signals.wait(slots, count, self._poll_s):
-            for slot in slots.tolist():
-                if not self._processes[slot].is_alive() and not signals.is_done(slot):
-                    self._lose(slot, f"its process ended with {self._exit_text(slot)}")
-            for slot in self._overdue(slots.tolist()):
-                self._kill(slot)
-                self._lose(slot, f"it did not answer within timeout_s={self._settings.timeout_s} and was killed")
+            self._check_open()
+            self._look_after(slots.tolist())
+
+    def _look_after(self, slots: Sequence[int]) -> None:
+        for slot in slots:
+            if not self._processes[slot].is_alive() and not self._is_done(slot):
+                self._lose(slot, f"its process ended with {self._exit_text(slot)}")
+        for slot in self._overdue(slots):
+            self._processes[slot].kill()
+            self._processes[slot].join()
+            self._lose(slot, f"it did not answer within timeout_s={self._settings.timeout_s} and was killed")
 
     def _is_done(self, slot: int) -> bool:
         return self._ready_signals.is_done(slot)
@@ -245,10 +253,6 @@ class ProcessVector(ParallelVector):
         self._started([slot])
         self._begin([slot], ("replace_all", (self._seed, reason)))
 
-    def _kill(self, slot: int) -> None:
-        self._processes[slot].kill()
-        self._processes[slot].join()
-
     def _reap(self, slot: int) -> None:
         process = self._processes[slot]
         if process.is_alive():
@@ -260,6 +264,19 @@ class ProcessVector(ParallelVector):
     def _shut(self) -> None:
         """End all workers. See NOTE [Ends of workers]."""
         _open.discard(self)
+        try:
+            self._stop_workers()
+        finally:  # also when another interrupt cut the wait short
+            for process in self._processes:
+                if process.is_alive():
+                    process.kill()
+                process.join()
+                process.close()
+            self._processes, self._pipes = [], []
+            if hasattr(self, "_memory"):
+                self._memory.close_fd()
+
+    def _stop_workers(self) -> None:
         if self._signals is not None:
             slots = np.arange(len(self._processes), dtype=np.int32)
             with contextlib.suppress(KeyboardInterrupt):
@@ -268,22 +285,12 @@ class ProcessVector(ParallelVector):
                 if self._signals.is_done(slot):
                     self._signals.post(slot, STOP)
                 else:
-                    self._processes[slot].terminate()
+                    self._processes[slot].kill()
         for pipe in self._pipes:
             pipe.close()
+        deadline = time.monotonic() + STOP_S
         for process in self._processes:
-            process.join(STOP_S)
-            if process.is_alive():
-                process.terminate()
-                process.join(STOP_S / 4)
-        for process in self._processes:
-            if process.is_alive():
-                process.kill()
-            process.join()
-            process.close()
-        self._processes, self._pipes = [], []
-        if hasattr(self, "_memory"):
-            self._memory.close_fd()
+            process.join(max(deadline - time.monotonic(), 0.0))
 
     def __del__(self) -> None:
         if not getattr(self, "_is_closed", True):

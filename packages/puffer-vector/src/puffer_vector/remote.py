@@ -191,9 +191,13 @@ class RayVector(ParallelVector):
             ready, _ = ray.wait(refs, num_returns=min(count, len(refs)), timeout=self._poll_s, fetch_local=True)
             if len(ready) >= min(count, len(refs)):
                 return
-            for slot in self._overdue(slots.tolist()):
-                ray.kill(self._actors[slot])
-                self._lose(slot, f"it did not answer within timeout_s={self._settings.timeout_s} and was killed")
+            self._check_open()
+            self._look_after(slots.tolist())
+
+    def _look_after(self, slots: Sequence[int]) -> None:
+        for slot in self._overdue(slots):
+            ray.kill(self._actors[slot])
+            self._lose(slot, f"it did not answer within timeout_s={self._settings.timeout_s} and was killed")
 
     def _is_done(self, slot: int) -> bool:
         ref = self._refs.get(slot)

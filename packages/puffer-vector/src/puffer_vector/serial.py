@@ -34,6 +34,9 @@ class SerialVector(OneSlotSteps):
                 self._outcomes[slot] = worker.step_and_collect() if call is None else run_call(worker, call)
                 del self._calls[slot]
 
+    def _look_after(self, slots: Sequence[int]) -> None:
+        """Do nothing: a slot that is not done was not begun, since the calling thread steps them all."""
+
     def _is_done(self, slot: int) -> bool:
         return slot in self._outcomes
 

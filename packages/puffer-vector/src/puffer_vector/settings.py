@@ -75,17 +75,17 @@ class Phase(Enum):
     SEND = "send"
 
 
-def checked_seed(seed: Any) -> int:
-    """Return a seed as an int.
+def checked_natural(name: str, value: Any) -> int:
+    """Return a seed, or the number of a world, as an int.
 
     Raises:
         TypeError: It is no integer.
         ValueError: It is negative.
     """
     try:
-        number = operator.index(seed)
+        number = operator.index(value)
     except TypeError:
-        raise TypeError(f"seed must be an integer >= 0, or None; got {seed!r}.") from None
+        raise TypeError(f"{name} must be an integer >= 0; got {value!r}.") from None
     if number < 0:
-        raise ValueError(f"seed must be >= 0; got {number}.")
+        raise ValueError(f"{name} must be >= 0; got {number}.")
     return number

@@ -21,6 +21,7 @@ from puffer_spaces import Buffers, PufferEnv
 from puffer_vector._actions import any_set
 from puffer_vector._pool import StepPool, capsule_worlds
 from puffer_vector._signal import Signals
+from puffer_vector.forks import leave_in_forks
 from puffer_vector.local import Call, LocalVector, OneSlotSteps, run_call
 from puffer_vector.memory import private_memory
 from puffer_vector.parallel import ParallelVector
@@ -65,6 +66,7 @@ class NativeThreads(OneSlotSteps):
         self._outcomes: dict[int, Any] = {}
         self._offered: dict[int, bool] = {}  # slots on a step: whether the pool knows of it
         self._pool: StepPool | None = None
+        leave_in_forks(self)
         super().__init__(settings, built)
 
     def _bind(self, report: EnvReport) -> tuple[Buffers, npt.NDArray[np.bool_]]:
@@ -104,7 +106,8 @@ class NativeThreads(OneSlotSteps):
                 self._offered[slot] = True
                 pool.run(slot, self._poll_s)
         while not pool.wait(slots, count, self._poll_s):
-            self._check_time(slots.tolist())
+            self._check_open()
+            self._look_after(slots.tolist())
 
     def _is_done(self, slot: int) -> bool:
         if slot in self._calls or self._offered.get(slot) is False:
@@ -147,6 +150,12 @@ class NativeThreads(OneSlotSteps):
             if not self._stuck:
                 self._pool.close()
         super()._shut()
+
+    def leave_to_parent(self) -> None:
+        """See `ParallelVector.leave_to_parent`."""
+        super().leave_to_parent()
+        if self._pool is not None:
+            self._pool.leave()
 
     def _finish_or_leave(self) -> None:
         if self._stuck or not self._open_pool.wait(self._slots, len(self._slots), _JOIN_S):
@@ -223,6 +232,7 @@ class PythonThreads(LocalVector):
         self._board = _Board(num_slots, spin=threads + 1 <= settings.cpus)
         self._own: list[int] = []  # slots that the calling thread has still to run
         self._threads: list[threading.Thread] = []
+        leave_in_forks(self)
         super().__init__(settings, built)
 
     def _bind(self, report: EnvReport) -> tuple[Buffers, npt.NDArray[np.bool_]]:
@@ -251,7 +261,8 @@ class PythonThreads(LocalVector):
             self._board.run(self._own[0])
             del self._own[0]
         while not self._board.signals.wait(slots, count, self._poll_s):
-            self._check_time(slots.tolist())
+            self._check_open()
+            self._look_after(slots.tolist())
         if is_step and self._sharing is not None:
             self._sharing.measured(self._is_shared, time.perf_counter() - start)
 

@@ -248,9 +248,12 @@ class Worker:
         extras = self._bound.extras
         found = []
         for index, env in enumerate(self.envs):
-            records = env.episodes()
-            if len(records):
-                found.append(local_to_global(records, self.first_world(index), extras))
+            try:
+                records = env.episodes()
+                if len(records):
+                    found.append(local_to_global(records, self.first_world(index), extras))
+            except Exception as error:
+                self._fail(error, f"episodes of {self.spec.creators[index].name} raised", index)
         if not found:
             return no_records(extras)
         return found[0] if len(found) == 1 else np.concatenate(found)
@@ -350,7 +353,10 @@ class Worker:
         rows, first = self._rows[index], index * self._bound.rows_per_object
         rows.final_observations[...] = rows.observations
         self._steps[index] = (env.step, env.actions)
-        reset_env(env, hash2(self._seed or 0, restarts), self.first_world(index))
+        try:
+            reset_env(env, hash2(self._seed or 0, restarts), self.first_world(index))
+        except Exception as error:
+            self._fail(error, f"reset of a new {self.spec.creators[index].name} raised", index)
         rows.rewards[...] = 0
         rows.terminals[...] = False
         rows.truncations[...] = True
