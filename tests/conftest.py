@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 PUFFER = str(Path(sys.executable).parent / "puffer")
+# Threads that wait for each other by spinning make a crawl of any test on a busy machine.
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 Result = subprocess.CompletedProcess[str]
 
 
@@ -22,27 +25,41 @@ def puffer(tmp_path: Path) -> Callable[..., Result]:
 
     def run(*words: str, timeout: float = 110) -> Result:
         return subprocess.run(
-            [PUFFER, *words], cwd=tmp_path, capture_output=True, text=True, timeout=timeout, check=False
+            [PUFFER, *words],
+            cwd=tmp_path,
+            env=ONE_THREAD,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
 
     return run
 
 
 @pytest.fixture
-def start_puffer(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Start `puffer` as the leader of a new process group."""
+def start_puffer(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start `puffer` as the leader of a new process group, which is killed at the end of the test if it still runs."""
+    started: list[subprocess.Popen[str]] = []
 
     def start(*words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [PUFFER, *words],
             cwd=tmp_path,
+            env=ONE_THREAD,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
+        started.append(process)
+        return process
 
-    return start
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
 
 @pytest.fixture

@@ -213,7 +213,7 @@ def test_errors_survive_pickling():
 
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
 import gymnasium as gym, numpy as np
 from puffer_spaces import PufferEnv
 import puffer_vector
@@ -231,6 +231,10 @@ class Env(PufferEnv):
         return self.observations, self.rewards, self.terminals, self.truncations, []
 
 def main(context, end, sleep_s):
+    received = []
+    if end == "go on":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: received.append(number))
     vector = puffer_vector.make(Env, 2, "processes", 2, context=context, sleep_s=sleep_s)
     vector.reset(seed=0)
     print(*[process.pid for process in vector._processes], flush=True)
@@ -240,6 +244,13 @@ def main(context, end, sleep_s):
         vector.step(np.zeros(2, int))
     if end == "wait":
         time.sleep(60)
+    if end == "go on":
+        while not received:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        assert all(process.is_alive() for process in vector._processes)
+        vector.step(np.zeros(2, int))
+        print("stepped", flush=True)
 """
 
 
@@ -297,6 +308,20 @@ def test_workers_end_when_their_parent_is_killed(tmp_path, context, sent):
     os.kill(script.pid, sent)
     script.communicate(timeout=30)
 
+    assert_gone(pids)
+
+
+@pytest.mark.parametrize("context", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_signal_to_the_whole_group_is_the_callers_alone(tmp_path, context, sent):
+    script = run_script(tmp_path, f"main({context!r}, 'go on', 0.0)")
+    pids = [int(pid) for pid in script.stdout.readline().split()]
+    for process in (script.pid, *pids):
+        os.kill(process, 0)
+    os.killpg(script.pid, sent)
+    out, err = script.communicate(timeout=30)
+
+    assert (script.returncode, out) == (0, "stepped\n"), err
     assert_gone(pids)
 
 
