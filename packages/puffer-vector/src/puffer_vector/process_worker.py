@@ -29,6 +29,7 @@ from puffer_vector.worker import Binding, Outcome, SlotSpec, Worker
 
 STEP, CALL, STOP = 1, 2, 3
 OUTCOME, VALUE, ERROR = 0, 1, 2
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """A worker has one CPU's worth of work: libraries that read these get one thread, unless the caller set them."""
 
@@ -40,8 +41,7 @@ def run_worker(pipe: Connection, payload: bytes) -> None:
         pipe: To the caller.
         payload: A pickled SlotSpec.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the caller's to handle
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker would run the handler of the caller
+    _leave_stop_signals_to_the_caller()
     parent = multiprocessing.parent_process()
     start_watchdog(-1 if parent is None else int(parent.sentinel), os.getppid())
     _limit_threads()
@@ -79,6 +79,15 @@ def described_failure(worker: Worker | None, error: BaseException) -> WorkerErro
         text = "".join(traceback.format_exception(error))
         return WorkerError(f"its env creator cannot be unpickled in a worker: {error}", 0, remote_traceback=text)
     return worker.describe_failure(reason, 0, error)
+
+
+def _leave_stop_signals_to_the_caller() -> None:
+    """Do nothing on an interrupt or a wish to end: the caller got it too, and needs its workers to end well."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A program that an env starts inherits what is ignored, but no handler: the env can still end it by SIGTERM.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 def _limit_threads() -> None:

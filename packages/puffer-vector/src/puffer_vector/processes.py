@@ -2,8 +2,10 @@
 
 NOTE [Ends of workers]. A worker ends when it is told to stop, when its pipe is closed before it is bound, or when its
 watchdog, a thread of its own outside the interpreter, sees that the process that started it is gone. The caller stops
-workers that are idle and kills those that do not answer within a moment; it does so in
-`close`, which also runs at exit. Shared memory has no name, so it goes with the last process that has it mapped.
+workers that are idle and kills those that do not answer within a moment; it does so in `close`, which also runs at
+exit. SIGINT and SIGTERM end no worker, nor the fork server on which all depend: whoever sends them to the whole
+process group has told the caller too, which may want a last step of its workers. Shared memory has no name, so it goes
+with the last process that has it mapped.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import signal
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import send_handle
 from typing import Any
@@ -34,7 +37,17 @@ from puffer_vector.forks import leave_in_forks
 from puffer_vector.local import Call
 from puffer_vector.memory import SharedMemory
 from puffer_vector.parallel import ParallelVector
-from puffer_vector.process_worker import CALL, ERROR, OUTCOME, STEP, STOP, THREAD_VARIABLES, progress_of, run_worker
+from puffer_vector.process_worker import (
+    CALL,
+    ERROR,
+    OUTCOME,
+    STEP,
+    STOP,
+    STOP_SIGNALS,
+    THREAD_VARIABLES,
+    progress_of,
+    run_worker,
+)
 from puffer_vector.reports import EnvReport
 from puffer_vector.settings import Settings
 from puffer_vector.worker import Outcome, SlotSpec
@@ -91,7 +104,8 @@ class ProcessVector(ParallelVector):
             target=run_worker, args=(its, payload), name=f"puffer-vector-{spec.index}", daemon=False
         )
         try:
-            process.start()
+            with _stop_signals_blocked(self._context):
+                process.start()
         except (EOFError, ConnectionError) as error:
             mine.close()
             raise WorkerError(f"its process could not be started: {error!r}. {_GUARD}", spec.index) from error
@@ -323,6 +337,25 @@ def _one_thread_each() -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
+
+
+@contextlib.contextmanager
+def _stop_signals_blocked(context: Any) -> Iterator[None]:
+    """Start processes with SIGINT and SIGTERM blocked.
+
+    A worker unblocks them when it is ready for them. A fork server that is started on the way never does: its end
+    would be the end of all its workers.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    if context.get_start_method() != "fork":
+        resource_tracker.ensure_running()  # its start, on the way of the others, would unblock them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
