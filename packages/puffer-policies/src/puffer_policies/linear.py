@@ -60,6 +60,7 @@ def _prefers_convolution(x: Tensor, weight: Tensor) -> bool:
         and torch.backends.mkldnn.enabled
         and torch.backends.mkldnn.is_available()
         and not torch.is_autocast_enabled("cpu")
+        and torch.get_num_threads() > 1  # with one, torch takes a slow path of its own
     )
 
 
