@@ -100,7 +100,7 @@ def _is_turn_based(env: Any) -> bool:
 
 def _world_of(env: Any, is_turn_based: bool) -> World:
     stepped = TurnBasedEnv(env) if is_turn_based else env
-    return World(stepped, env.close, None, layers_of(stepped))
+    return World(stepped, getattr(env, "close", lambda: None), None, layers_of(stepped))
 
 
 def _common_spaces(name: str, env: Any) -> tuple[list[Any], spaces.Space[Any], spaces.Space[Any]]:
