@@ -4,16 +4,16 @@ A file holds `{"format", "version", "metadata", "state"}` and, anywhere in it, o
 saved by `torch.save` and loaded with `weights_only=True`. Its metadata says of which environment it is.
 """
 
-import os
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from puffer_train.atomic import replacing
 from puffer_train.errors import CheckpointError
 
 FORMAT = "puffer-checkpoint"
@@ -48,30 +48,30 @@ def write_checkpoint(path: str | Path, state: Mapping[str, Any], metadata: Mappi
         "state": _to_plain(dict(state), "state"),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
-    try:
-        with temporary.open("wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    with replacing(path) as temporary:
+        _save(content, temporary)
     return path
 
 
-def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_checkpoint(path: str | Path, needs: Iterable[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read a checkpoint onto the CPU without running anything that is in it.
+
+    Args:
+        path: The file.
+        needs: Keys that the state must have.
 
     Returns:
         `(state, metadata)` as they were written. Names that `torch.compile` put into `state["policy"]` are taken out.
 
     Raises:
-        CheckpointError: If the file is missing, damaged, of another kind, of a newer format, or holds Python objects.
+        CheckpointError: If the file is missing, damaged, of another kind, of a newer format, holds Python objects, or
+            lacks what is needed.
     """
     content = _load(Path(path), mmap=False)
     state = _from_plain(content["state"])
+    missing = [name for name in needs if name not in state]
+    if missing:
+        raise CheckpointError(f"the checkpoint must hold the state of a PuffeRL; {path} lacks {', '.join(missing)}.")
     if isinstance(state.get("policy"), dict):
         state["policy"] = {name.replace("_orig_mod.", ""): value for name, value in state["policy"].items()}
     return state, _from_plain(content["metadata"])
@@ -118,13 +118,22 @@ def load_policy_state(policy: torch.nn.Module, saved: Mapping[str, torch.Tensor]
     policy.load_state_dict({own_name: saved_by_name[name] for name, own_name in own_by_name.items()})
 
 
+def _save(content: dict[str, Any], path: Path) -> None:
+    try:
+        with path.open("wb") as file:
+            torch.save(content, file)
+    except RuntimeError as error:  # torch's own, after the disk refused a write
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
 def _load(path: Path, *, mmap: bool) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(f"a checkpoint must be a file; there is none at {path}.")
     if not zipfile.is_zipfile(path):
         raise CheckpointError(
-            f"a checkpoint must be a whole file that puffer-train wrote; {path} is damaged or of another kind. It was "
-            "refused, because a pickle can run code."
+            f"a checkpoint must be a whole file that puffer-train wrote; {path} is damaged or of another kind."
         )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
@@ -135,7 +144,7 @@ def _load(path: Path, *, mmap: bool) -> dict[str, Any]:
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         raise CheckpointError(f"a checkpoint must be a whole file; {path} is damaged.") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not _is_ours(content):
         raise CheckpointError(f"a checkpoint must be one that puffer-train wrote; {path} is of another kind.")
     if content["version"] > FORMAT_VERSION:
         raise CheckpointError(
@@ -143,6 +152,15 @@ def _load(path: Path, *, mmap: bool) -> dict[str, Any]:
             "Use a newer puffer-train."
         )
     return content
+
+
+def _is_ours(content: Any) -> bool:
+    kinds = {"version": int, "metadata": dict, "state": dict}
+    return (
+        isinstance(content, dict)
+        and content.get("format") == FORMAT
+        and all(isinstance(content.get(name), kind) for name, kind in kinds.items())
+    )
 
 
 def _to_plain(value: Any, where: str) -> Any:
@@ -196,14 +214,3 @@ def _canonical_name(name: str) -> str:
     while parts[:1] == ["module"]:
         parts = parts[1:]
     return ".".join(parts)
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the disk remember the names in a folder."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from puffer_train.checkpoint import read_metadata, sync_folder, write_checkpoint
+from puffer_train.atomic import TEMPORARY_GLOB, replacing
+from puffer_train.checkpoint import read_metadata, write_checkpoint
 from puffer_train.errors import CheckpointError
 
 _FILE_NAME = re.compile(r"update_(\d+)\.pt")
 _BEST_NAME = "best.pt"
-_TEMPORARY_GLOB = ".*.tmp"
 
 
 @dataclass
@@ -51,11 +51,11 @@ class CheckpointFolder:
             The new file's path.
         """
         if self.folder.is_dir():
-            for leftover in self.folder.glob(_TEMPORARY_GLOB):
+            for leftover in self.folder.glob(TEMPORARY_GLOB):
                 leftover.unlink(missing_ok=True)
         path = write_checkpoint(self.folder / f"update_{int(metadata['update']):08d}.pt", state, metadata)
         if self._is_best(metadata.get("score")):
-            _copy_atomically(path, self.best_path)
+            _copy(path, self.best_path)
         if self.keep_last > 0:
             for old in [other for other in self.paths() if other != path][: -self.keep_last + 1 or None]:
                 old.unlink(missing_ok=True)
@@ -92,16 +92,31 @@ def find_checkpoint(runs_folder: str | Path, env_id: str, which: str = "latest")
     runs_folder = Path(runs_folder)
     if which in ("latest", "best"):
         return _find_among(runs_folder, env_id, which)
-    path = Path(which) if Path(which).exists() else runs_folder / which
+    run = runs_folder / which
+    path = run if run.is_dir() and which == run.name else Path(which)
     if path.is_dir():
-        numbered = CheckpointFolder(path / "checkpoints").paths() or CheckpointFolder(path).paths()
-        if not numbered:
-            raise CheckpointError(f"a run folder must hold a checkpoint; got {path} with none.")
-        path = numbered[-1]
+        path = _newest_whole(path)
+    elif not path.is_file():
+        raise CheckpointError(
+            f"a checkpoint must be latest, best, a run in {runs_folder}, or a file; there is no {which}."
+        )
     found_id = read_metadata(path).get("env_id")
     if found_id != env_id:
         raise CheckpointError(f"the checkpoint must be of {env_id}; {path} is of {found_id}.")
     return path
+
+
+def _newest_whole(folder: Path) -> Path:
+    """Return the newest checkpoint of a run that can be read; a disk may have spoilt the last one."""
+    numbered = CheckpointFolder(folder / "checkpoints").paths() or CheckpointFolder(folder).paths()
+    for path in reversed(numbered):
+        with contextlib.suppress(CheckpointError):
+            read_metadata(path)
+            return path
+    raise CheckpointError(
+        f"a run folder must hold a whole checkpoint; {folder} has {len(numbered) or 'none'}"
+        f"{', all of them damaged' if numbered else ''}."
+    )
 
 
 def _find_among(runs_folder: Path, env_id: str, which: str) -> Path:
@@ -136,12 +151,9 @@ def _numbered_files(folder: Path) -> list[tuple[int, Path]]:
     return [(int(match[1]), path) for path in folder.iterdir() if (match := _FILE_NAME.fullmatch(path.name))]
 
 
-def _copy_atomically(source: Path, target: Path) -> None:
-    temporary = target.parent / f".{target.name}.{os.getpid()}.tmp"
-    temporary.unlink(missing_ok=True)
-    try:
-        os.link(source, temporary)
-    except OSError:  # a file system without hard links
-        shutil.copyfile(source, temporary)
-    temporary.replace(target)
-    sync_folder(target.parent)
+def _copy(source: Path, target: Path) -> None:
+    with replacing(target) as temporary:
+        try:
+            os.link(source, temporary)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(source, temporary)

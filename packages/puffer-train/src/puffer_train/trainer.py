@@ -15,6 +15,7 @@ import puffer_policies
 import puffer_vector
 from puffer_train.checkpoint import load_policy_state, read_checkpoint, write_checkpoint
 from puffer_train.config import CHANGEABLE, ConfigError, TrainConfig
+from puffer_train.device import choose_device
 from puffer_train.distributed import Ranks
 from puffer_train.experience import Experience, torch_dtype
 from puffer_train.generator import PrivateGenerator
@@ -382,20 +383,3 @@ class PuffeRL:
         if self.config.precision == "float32":
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
-
-
-def choose_device(name: str) -> torch.device:
-    """Return the device that a setting means; auto is CUDA where there is one.
-
-    Raises:
-        ConfigError: If there is no such device.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"device must be auto, cpu, cuda, cuda:0 ...; got {name!r}.") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device must be one that this machine has; got {name} without CUDA. Use cpu or auto.")
-    return device

@@ -89,9 +89,9 @@ def _evaluate(
     state: Mapping[str, Any],
     config: Mapping[str, Mapping[str, Any]],
 ) -> "Evaluation":
+    from puffer_train.device import choose_device
     from puffer_train.evaluate import evaluate_policy
     from puffer_train.policies import load_player
-    from puffer_train.trainer import choose_device
 
     with make_vector(spec, settings.group("vec"), settings.named("env"), values["seed"]) as vec, usage_errors():
         device = choose_device(values["device"])

@@ -1,0 +1,22 @@
+"""Where the policy runs."""
+
+import torch
+
+from puffer_train.config import ConfigError
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device that a setting means; auto is CUDA where there is one.
+
+    Raises:
+        ConfigError: If there is no such device.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device must be auto, cpu, cuda, cuda:0 ...; got {name!r}.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device must be one that this machine has; got {name} without CUDA. Use cpu or auto.")
+    return device
