@@ -1,6 +1,7 @@
 """A small environment whose episodes are short or long, registered as `test-walk`."""
 
 import pickle
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ class Walk(PufferEnv):
     has_state = True
     episode_extras = ("width",)
 
-    made: list["Walk"] = []
+    made: ClassVar[list["Walk"]] = []
 
     def __init__(self, num_envs=1, width=5, gait="steady", buf=None):
         if gait == "broken":
