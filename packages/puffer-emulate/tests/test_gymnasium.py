@@ -447,13 +447,13 @@ def test_as_puffer_env_takes_objects_classes_and_functions():
 
 
 def test_the_wrappers_of_make_are_stepped_around_and_rendering_works():
-    env = GymnasiumPufferEnv(gymnasium.make("CartPole-v1", render_mode="rgb_array"))
+    env = GymnasiumPufferEnv(gymnasium.make("FrozenLake-v1", render_mode="ansi"))
     env.reset(seed=0)
-    frame = env.render()
+    drawn = env.render()
     env.close()
 
-    assert env.render_mode == "rgb_array"
-    assert frame.shape == (400, 600, 3)
+    assert env.render_mode == "ansi"
+    assert drawn.count("H") == 4
 
 
 def test_the_joint_spaces_are_seeded_and_differ_by_row():
