@@ -1,3 +1,5 @@
+import errno
+import io
 import os
 import pickle
 from pathlib import Path
@@ -113,6 +115,46 @@ def test_another_torch_file_and_a_newer_format_are_refused(tmp_path):
         read_checkpoint(tmp_path / "other.pt")
     with pytest.raises(CheckpointError, match=r"version must be at most 1; .* has 99"):
         read_checkpoint(tmp_path / "newer.pt")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"format": "puffer-checkpoint"},
+        {"format": "puffer-checkpoint", "version": "1", "metadata": {}, "state": {}},
+        {"format": "puffer-checkpoint", "version": 1, "metadata": {}},
+        {"format": "puffer-checkpoint", "version": 1, "metadata": [], "state": {}},
+        [1, 2],
+    ],
+)
+def test_a_file_of_another_form_is_refused(tmp_path, content):
+    torch.save(content, tmp_path / "x.pt")
+
+    with pytest.raises(CheckpointError, match="is of another kind"):
+        read_checkpoint(tmp_path / "x.pt")
+
+
+def test_what_a_state_lacks_is_named(tmp_path):
+    path = write_checkpoint(tmp_path / "x.pt", {"policy": {}}, {})
+
+    with pytest.raises(CheckpointError, match=r"must hold the state of a PuffeRL; .* lacks optimizer, rollout\."):
+        read_checkpoint(path, needs=("policy", "optimizer", "rollout"))
+
+
+def test_a_full_disk_is_told_as_one_and_leaves_the_old_file(tmp_path, monkeypatch):
+    path = write_checkpoint(tmp_path / "x.pt", {"x": 1}, {})
+
+    class FullFile(io.FileIO):
+        def write(self, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", lambda path, mode: FullFile(path, mode))
+    with pytest.raises(OSError, match="No space left on device"):
+        write_checkpoint(path, {"x": torch.zeros(1000)}, {})
+    monkeypatch.undo()
+
+    assert read_checkpoint(path)[0] == {"x": 1}
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_missing_file_is_named(tmp_path):

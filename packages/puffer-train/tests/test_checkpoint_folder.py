@@ -88,6 +88,26 @@ def test_best_is_the_highest_score(tmp_path):
     assert read_metadata(find_checkpoint(tmp_path, "squared", "best"))["update"] == 1
 
 
+def test_of_a_run_the_newest_whole_checkpoint_is_taken(tmp_path):
+    two = save(tmp_path / "run", "squared", 2)
+    three = save(tmp_path / "run", "squared", 3)
+    three.write_bytes(three.read_bytes()[:100])
+
+    assert find_checkpoint(tmp_path, "squared") == two
+    assert find_checkpoint(tmp_path, "squared", "run") == two
+    two.write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"must hold a whole checkpoint; .*run has 2, all of them damaged"):
+        find_checkpoint(tmp_path, "squared", "run")
+
+
+def test_a_run_is_found_before_another_folder_of_its_name(tmp_path, monkeypatch):
+    path = save(tmp_path / "runs" / "mine", "squared", 1)
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    assert find_checkpoint("runs", "squared", "mine") == path.relative_to(tmp_path)
+
+
 def test_a_missing_checkpoint_says_what_there_is(tmp_path):
     save(tmp_path / "a", "squared-two", 9)
 

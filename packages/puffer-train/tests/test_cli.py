@@ -1,8 +1,13 @@
 import importlib.metadata
+import shlex
+import subprocess
+import sys
+import warnings
 from types import SimpleNamespace
 
 import pytest
 
+import puffer_train
 from puffer_train import cli
 
 
@@ -89,6 +94,56 @@ def test_envs_lists_ids_one_a_line(walk_spec, capsys):
     assert "puffer_walk" not in everything
     assert found == ["test-walk"]
     assert cli.main(["envs", "--help"]) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["envs"],
+        ["train", "--help"],
+        ["eval", "--help"],
+        ["trian"],
+        ["train", "nothing-here"],
+        ["train", "--train.seed"],
+    ],
+)
+def test_what_needs_no_torch_does_not_wait_for_it(words):
+    program = (
+        "import sys; from puffer_train import cli; before = 'numpy' in sys.modules; cli.main(sys.argv[1:]); "
+        "sys.exit(f'torch: {\"torch\" in sys.modules}, numpy: {before}')"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+
+    assert done.stderr.endswith("torch: False, numpy: False\n")
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&- >&-", ">/dev/full"])
+def test_an_output_that_is_closed_or_full_gives_no_traceback(redirection):
+    command = f"{shlex.quote(sys.executable)} -m puffer_train.cli envs {redirection}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+
+    full = "puffer: the output must take what is printed; No space left on device.\n"
+    assert (done.returncode, done.stderr) == ((1, full) if "full" in redirection else (0, ""))
+
+
+def test_every_public_name_is_found():
+    assert {name for name in puffer_train.__all__ if getattr(puffer_train, name).__name__ != name} == set()
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = puffer_train.nothing
+
+
+def test_warnings_are_sentences(monkeypatch, capsys):
+    def warn(_words):
+        warnings.warn("look out.", RuntimeWarning, stacklevel=1)
+
+    foreign(monkeypatch, warn=lambda: warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda *a, **_: sys.stderr.write(warnings.formatwarning(*a[:4]))
+        assert cli.main(["warn"]) == 0
+
+    assert capsys.readouterr().err == "puffer: warning: look out.\n"
 
 
 def test_the_script_is_this_program():

@@ -113,7 +113,10 @@ def test_names_of_a_compiled_policy_are_understood(capsys, trained, tmp_path):
             ["eval", "test-walk", "--episode", "3"],
             "puffer eval test-walk has no option --episode. Did you mean --episodes?",
         ),
-        (["eval", "test-walk", "--checkpoint", "other"], "a checkpoint must be a file; there is none at runs/other."),
+        (
+            ["eval", "test-walk", "--checkpoint", "other"],
+            "a checkpoint must be latest, best, a run in runs",
+        ),
         (
             ["eval", "test-walk", "--runs-dir", "none"],
             "a checkpoint of test-walk must be in none; there is none at all.",

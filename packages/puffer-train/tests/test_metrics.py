@@ -1,4 +1,3 @@
-import json
 import warnings
 
 import numpy as np
@@ -7,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puffer_train.metrics import FiniteFilter, Metrics, MetricsFile, interval_row, process_uptime_s, read_metrics
+from puffer_train.metrics import FiniteFilter, Metrics, interval_row, process_uptime_s
 
 DTYPE = np.dtype(
     [
@@ -159,40 +158,6 @@ def test_only_finite_numbers_pass_with_one_warning():
 
     assert numbers == {"float": 0.5, "int": 3, "bool": 1, "numpy": 1.5, "torch": 2.0, "one": 4}
     assert {type(value) for value in numbers.values()} == {int, float}
-
-
-def test_each_line_is_a_whole_object_at_once(tmp_path):
-    file = MetricsFile(tmp_path / "metrics.jsonl")
-    file.log({"agent_steps": 1, "x": 0.1})
-    file.log({"agent_steps": 2, "x": 1e-30})
-
-    assert read_metrics(file.path) == [{"agent_steps": 1, "x": 0.1}, {"agent_steps": 2, "x": 1e-30}]
-    file.close()
-    file.close()
-
-
-def test_a_line_that_a_crash_cut_is_dropped(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"agent_steps": 1}\n{"agent_st')
-    assert read_metrics(path) == [{"agent_steps": 1}]
-
-    file = MetricsFile(path)
-    file.log({"agent_steps": 2})
-    file.close()
-
-    assert [json.loads(line) for line in path.read_text().splitlines()] == [{"agent_steps": 1}, {"agent_steps": 2}]
-
-
-def test_a_resumed_run_cuts_what_came_after_its_checkpoint(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text("".join(f'{{"agent_steps": {steps}}}\n' for steps in (50, 100, 150)))
-
-    file = MetricsFile(path, after_agent_steps=100)
-    file.log({"agent_steps": 130})
-    file.close()
-
-    assert [row["agent_steps"] for row in read_metrics(path)] == [50, 100, 130]
-    assert [other.name for other in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
 def test_uptime_counts_from_the_start_of_the_process():

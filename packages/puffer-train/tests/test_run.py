@@ -1,7 +1,11 @@
+import errno
+import shutil
+
 import pytest
 import torch
 
-from puffer_train.metrics import read_metrics
+from puffer_train.errors import RunError
+from puffer_train.metrics_file import read_metrics
 from puffer_train.run import RunFolder, run_folder_of
 
 
@@ -19,9 +23,61 @@ def test_a_named_run_must_be_new_and_plainly_named(tmp_path):
 
     with pytest.raises(ValueError, match=r"mine exists\. Go on with it by --resume mine"):
         RunFolder.create(tmp_path, "squared", "mine")
-    for name in ("a/b", "..", "/tmp/x"):
+    for name in ("a/b", "..", "/tmp/x", "", " ", "a\nb"):
         with pytest.raises(ValueError, match="must be a plain folder name"):
             RunFolder.create(tmp_path, "squared", name)
+    with pytest.raises(ValueError, match="must not be latest, which names a checkpoint of any run"):
+        RunFolder.create(tmp_path, "squared", "latest")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_one_process_at_a_time_writes_to_a_run(tmp_path):
+    run = RunFolder.create(tmp_path, "squared", "mine")
+    run.log({"agent_steps": 10})
+    with pytest.raises(ValueError, match="one process at a time can write to a run; another one does"):
+        RunFolder.reopen(run.path, update=0, agent_steps=0)
+    run.close()
+
+    RunFolder.reopen(run.path, update=0, agent_steps=10).close()
+    assert len(read_metrics(run.metrics.path)) == 1
+
+
+def test_a_run_folder_that_goes_away_ends_the_run(tmp_path):
+    run = RunFolder.create(tmp_path, "squared", "mine")
+    shutil.rmtree(run.path)
+
+    for write in (
+        lambda: run.log({"agent_steps": 1}),
+        lambda: run.save_checkpoint({}, {"update": 1}),
+        lambda: run.write_config(""),
+    ):
+        with pytest.raises(RunError, match=r"the run folder must stay where it is; .*mine is gone"):
+            write()
+    run.close()
+    assert not run.path.exists()
+
+
+def test_what_the_disk_refuses_ends_the_run_with_its_place(tmp_path, monkeypatch):
+    run = RunFolder.create(tmp_path, "squared", "mine")
+
+    def fail(*_arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", fail)
+    with pytest.raises(RunError, match=r"must stay writable; .*mine: No space left on device"):
+        run.save_checkpoint({}, {"update": 1})
+    run.close()
+
+
+def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, monkeypatch):
+    def fail(_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("puffer_train.run.MetricsFile", fail)
+    with pytest.raises(OSError, match="No space"):
+        RunFolder.create(tmp_path, "squared", "mine")
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reopened_run_forgets_what_came_after_the_checkpoint(tmp_path):

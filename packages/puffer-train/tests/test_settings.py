@@ -70,6 +70,22 @@ def test_a_mistake_in_a_file_gets_one_sentence(tmp_path, text, sentence):
         file_layer(write(tmp_path / "my.toml", text), OPTIONS)
 
 
+def test_a_file_of_another_environment_is_refused(tmp_path):
+    path = write(tmp_path / "my.toml", 'env_id = "test-run"\n[train]\nseed = 1\n')
+
+    with pytest.raises(UsageError, match=r"my\.toml must be of test-walk; it is of test-run"):
+        file_layer(path, OPTIONS, "test-walk")
+    assert file_layer(path, OPTIONS, "test-run").values == {"train.seed": 1}
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e30"])
+def test_a_number_of_a_file_that_is_no_whole_one_of_64_bits_is_named(tmp_path, value):
+    path = write(tmp_path / "my.toml", f"[train]\nseed = {value}\n")
+
+    with pytest.raises(UsageError, match=r"train\.seed in .*my\.toml must (be a whole number|fit 64 bits); got"):
+        file_layer(path, OPTIONS)
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"nothing\.toml: No such file or directory\."):
         file_layer(str(tmp_path / "nothing.toml"), OPTIONS)

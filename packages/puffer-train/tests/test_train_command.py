@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +13,10 @@ import pytest
 import torch
 
 from puffer_train import cli
-from puffer_train.checkpoint import read_checkpoint, read_metadata
+from puffer_train.checkpoint import read_checkpoint, read_metadata, write_checkpoint
 from puffer_train.checkpoint_folder import CheckpointFolder
-from puffer_train.metrics import read_metrics
+from puffer_train.metrics_file import read_metrics
+from puffer_train.run import RunFolder
 
 SMALL = ["--vec.num-envs", "4", "--train.horizon", "8", "--policy.hidden-size", "8", "--run.dashboard", "none"]
 TIMES = ("SPS", "uptime")
@@ -208,8 +210,8 @@ def test_plain_lines_show_progress_where_the_output_is_no_terminal(capsys):
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"run folder: {run}"
-    assert lines[1].startswith(" 50.0%  steps 32")
-    assert lines[2].startswith("100.0%  steps 64")
+    assert lines[1].startswith(" 50.0%  32 steps")
+    assert lines[2].startswith("100.0%  64 steps")
     assert lines[3] == f"checkpoint: {run / 'checkpoints' / 'update_00000002.pt'}"
 
     train("--resume", "latest", *words[:-1], "3")
@@ -246,7 +248,10 @@ def test_plain_lines_show_progress_where_the_output_is_no_terminal(capsys):
             ["train", "test-walk", "--resume", "latest"],
             "a checkpoint of test-walk must be in runs; there is none at all.",
         ),
-        (["train", "test-walk", "--resume", "nothing.pt"], "a checkpoint must be a file; there is none at"),
+        (
+            ["train", "test-walk", "--resume", "nothing.pt"],
+            "a checkpoint must be latest, best, a run in runs",
+        ),
         (["train", "test-walk", "--config", "nothing.toml"], "--config must be a TOML file that can be read"),
         (
             ["train", "test-walk", "--policy.name", "nowhere:Net"],
@@ -254,6 +259,17 @@ def test_plain_lines_show_progress_where_the_output_is_no_terminal(capsys):
         ),
         (["train", "test-walk", "--run.log-interval", "0"], "--run.log-interval must be at least 1; got 0."),
         (["train", "test-walk", "--run.run-id", "a/b"], "a run id must be a plain folder name; got 'a/b'."),
+        (["train", "test-walk", "--run.run-id", "best"], "a run id must not be best"),
+        (["train", "test-walk", "--run.run-id="], "--run.run-id must be text or None; got nothing."),
+        (["train", "test-walk", "--run.dashboard-interval-s", "nan"], "--run.dashboard-interval-s must be at least 0"),
+        (["train", "test-walk", "--policy.hidden-size", "0"], "--policy.hidden-size must be at least 1; got 0."),
+        (["train", "test-walk", "--train.seed", "9" * 25], "--train.seed must fit 64 bits; got 99999"),
+        (["train", "test-walk", "--train.device", "meta"], "device must be one that this machine has; got meta."),
+        (["train", "test-walk", "--train.seed", "10M"], "--train.seed must be a whole number; got 10M."),
+        (
+            ["train", "test-walk", "--num-envs", "4"],
+            "puffer train test-walk has no option --num-envs. Did you mean --v",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_writes_nothing(words, sentence, capsys):
@@ -271,6 +287,53 @@ def test_a_checkpoint_of_another_env_or_policy_is_refused(capsys):
     assert wider.startswith("the checkpoint's weights must fit the policy;")
     preset = complaint(capsys, "train", "test-walk", "--resume", "latest", "--train.preset", "cleanrl")
     assert preset.startswith("--train.preset must stay default when a run goes on; got cleanrl.")
+
+
+def test_a_checkpoint_without_the_state_of_a_run_is_refused(capsys):
+    path = write_checkpoint("x.pt", {"policy": {}}, {"env_id": "test-walk"})
+
+    assert "x.pt lacks optimizer, normalizer" in complaint(capsys, "train", "test-walk", *SMALL, "--resume", str(path))
+
+
+def test_a_run_that_goes_on_elsewhere_is_left_alone(capsys):
+    run = train("--train.num-iterations", "1")
+    other = RunFolder.reopen(run, update=1, agent_steps=32)
+
+    said = complaint(capsys, "train", "test-walk", *SMALL, "--resume", run.name, "--train.num-iterations", "2")
+
+    assert said.startswith("one process at a time can write to a run; another one does")
+    other.close()
+
+
+def test_a_run_whose_folder_goes_away_ends_with_one_sentence(monkeypatch, walk_spec, capsys):
+    step = walk_spec.entry_point.step
+
+    def step_and_delete(env, actions):
+        if env.num_steps == 12:
+            shutil.rmtree("runs")
+        return step(env, actions)
+
+    monkeypatch.setattr(walk_spec.entry_point, "step", step_and_delete)
+
+    assert cli.main(["train", "test-walk", *SMALL]) == 1
+    assert capsys.readouterr().err.startswith("puffer: the run folder must stay where it is; runs/test-walk-")
+    assert not Path("runs").exists()
+
+
+def test_a_run_that_nobody_listens_to_any_more_leaves_a_checkpoint(monkeypatch):
+    words = ["train", "test-walk", *SMALL[:-2], "--run.dashboard", "plain", "--run.dashboard-interval-s", "0"]
+    read, write = os.pipe()
+    with os.fdopen(write, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        os.close(read)
+
+        def message(_dashboard, _text):
+            """The first line still finds a reader."""
+
+        monkeypatch.setattr("puffer_train.dashboard.PlainDashboard.message", message)
+        assert cli.main(words) == 141
+
+    assert len(list(Path("runs").glob("*/checkpoints/update_00000001.pt"))) == 1
 
 
 def test_an_env_that_cannot_be_made_says_why(capsys):

@@ -705,5 +705,5 @@ def test_unknown_devices_are_named():
         with pytest.raises(ConfigError, match="device must be auto"):
             PuffeRL(vec, device="gpu0", horizon=4)
         if not torch.cuda.is_available():
-            with pytest.raises(ConfigError, match="without CUDA"):
+            with pytest.raises(ConfigError, match="one that this machine has; got cuda"):
                 PuffeRL(vec, device="cuda", horizon=4)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from puffer_train.errors import CheckpointError, NonFiniteError, RunError
     from puffer_train.evaluate import Evaluation, evaluate_policy
     from puffer_train.loggers import GuardedLogger, Logger, NoLogger
-    from puffer_train.metrics import read_metrics
+    from puffer_train.metrics_file import read_metrics
     from puffer_train.run import RunFolder
     from puffer_train.trainer import PuffeRL
 
@@ -46,7 +46,7 @@ _HOMES = {
     "errors": ("CheckpointError", "NonFiniteError", "RunError"),
     "evaluate": ("Evaluation", "evaluate_policy"),
     "loggers": ("GuardedLogger", "Logger", "NoLogger"),
-    "metrics": ("read_metrics",),
+    "metrics_file": ("read_metrics",),
     "run": ("RunFolder",),
     "trainer": ("PuffeRL",),
 }

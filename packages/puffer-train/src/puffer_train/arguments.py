@@ -12,7 +12,7 @@ from typing import Any, Literal
 import tyro
 
 from puffer_train.errors import UsageError
-from puffer_train.options import Option, describe_type, flat_options, flat_values, is_optional
+from puffer_train.options import Option, describe_type, fitting_int, flat_options, flat_values, is_optional
 
 _TRUE_AND_FALSE = {"true": True, "false": False, "1": True, "0": False}
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
@@ -104,7 +104,14 @@ def parse_values(arguments: Arguments, options_class: type, defaults: Any, descr
                 raise UsageError(f"{options[name].flag} must be {describe_type(options[name].type)}; got {got}.")
         raise UsageError(f"the options of {arguments.command} cannot be read together; see {arguments.command} --help.")
     values = flat_values(parsed)
-    return {name: values[name] for name in arguments.words}
+    named = {name: values[name] for name in arguments.words}
+    for name, value in named.items():
+        if type(value) is int:
+            try:
+                fitting_int(value)
+            except ValueError as error:
+                raise UsageError(f"{options[name].flag} {error}.") from error
+    return named
 
 
 def nearest(name: str, names: Sequence[str]) -> list[str]:
@@ -139,6 +146,8 @@ def _normal_words(option: Option, values: list[str], negated: bool) -> tuple[str
         if len(values) > 1 or (values and (negated or values[0].lower() not in _TRUE_AND_FALSE)):
             raise UsageError(f"{option.flag} must be True or False; got {' '.join(values)}.")
         return (str(not negated if not values else _TRUE_AND_FALSE[values[0].lower()]),)
+    if values == [""] and not option.name.startswith("env."):  # an empty text may mean something to an environment
+        values = []
     return tuple(_normal_word(option.type, value) for value in values)
 
 

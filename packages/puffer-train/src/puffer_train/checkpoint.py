@@ -132,16 +132,16 @@ def _load(path: Path, *, mmap: bool) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(f"a checkpoint must be a file; there is none at {path}.")
     if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            if file.read(1) == pickle.PROTO:
+                raise CheckpointError(_refusal(path))
         raise CheckpointError(
             f"a checkpoint must be a whole file that puffer-train wrote; {path} is damaged or of another kind."
         )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
-        raise CheckpointError(
-            f"a checkpoint must hold only tensors and plain values; {path} holds Python objects. It was "
-            "refused, because a pickle can run code."
-        ) from error
+        raise CheckpointError(_refusal(path)) from error
     except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         raise CheckpointError(f"a checkpoint must be a whole file; {path} is damaged.") from error
     if not _is_ours(content):
@@ -151,7 +151,14 @@ def _load(path: Path, *, mmap: bool) -> dict[str, Any]:
             f"the checkpoint's format version must be at most {FORMAT_VERSION}; {path} has {content['version']}. "
             "Use a newer puffer-train."
         )
-    return content
+    return dict(content)
+
+
+def _refusal(path: Path) -> str:
+    return (
+        f"a checkpoint must hold only tensors and plain values; {path} holds Python objects. It was refused, because a "
+        "pickle can run code."
+    )
 
 
 def _is_ours(content: Any) -> bool:

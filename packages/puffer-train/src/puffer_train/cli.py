@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import errno
 import importlib
 import importlib.metadata
 import os
@@ -29,6 +30,7 @@ Command = Callable[[list[str]], int | None]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `puffer` with the given words (None: those of the process) and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _make_streams_safe()
     try:
         with _warnings_in_one_line():
             code = _run(words)
@@ -37,16 +39,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_output()
         return 141
     except SystemExit as error:  # the help ends this way
         return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            _abandon_output()
+            error = RunError(f"the output must take what is printed; {error.strerror}.")
         exit_code = _exit_code(error)
         if exit_code is None:
             raise
         _write(f"puffer: {error}", sys.stderr)
         return exit_code
+
+
+def _abandon_output() -> None:
+    """Lose what waits to be printed, which Python would try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _make_streams_safe() -> None:
+    """Give a process without an output one that swallows, and let no character be too much for an output."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _exit_code(error: Exception) -> int | None:

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 _PLAIN_LINES_PER_REFRESH = 0.1
-_PLAIN_LOSSES = ("policy_loss", "value_loss", "entropy", "explained_variance")
+_PLAIN_METRICS = ("score", "episode_return", "episode_length")
+_PLAIN_LOSSES = ("policy_loss", "value_loss", "entropy")
 # What is always near 1 or constant is in metrics.jsonl; the table has to fit 24 lines.
 _HIDDEN_LOSSES = ("importance", "num_minibatches", "old_approx_kl")
 _FIRST_METRICS = ("score", "perf", "episode_return", "episode_length", "num_episodes")
@@ -163,16 +164,16 @@ def make_dashboard(
 
 
 def plain_line(row: Mapping[str, float], total_agent_steps: int) -> str:
-    """Return an interval in one line: progress, speed, time left, what the episodes and the losses say."""
+    """Return an interval in one short line: progress, speed, time left, score, three losses."""
     steps, speed = row.get("agent_steps", 0), row.get("SPS", 0)
     parts = [
         f"{_percent(steps, total_agent_steps):5.1f}%",
-        f"steps {short_number(steps)}",
-        f"{short_number(speed)} steps/s",
-        f"left {_time_left(steps, total_agent_steps, speed)}",
+        f"{short_number(steps)} steps",
+        f"{short_number(speed)}/s",
+        f"{_time_left(steps, total_agent_steps, speed)} left",
     ]
     metrics = _with_prefix(row, "environment/")
-    parts += [f"{name} {short_number(metrics[name])}" for name in _FIRST_METRICS if name in metrics]
+    parts += [f"{name} {short_number(metrics[name])}" for name in _PLAIN_METRICS if name in metrics][:1]
     losses = _with_prefix(row, "losses/")
     parts += [f"{name} {short_number(losses[name])}" for name in _PLAIN_LOSSES if name in losses]
     return "  ".join(parts)

@@ -17,6 +17,8 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise ConfigError(f"device must be auto, cpu, cuda, cuda:0 ...; got {name!r}.") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device must be one that this machine has; got {name} without CUDA. Use cpu or auto.")
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError) as error:  # as torch says that it has no such device
+        raise ConfigError(f"device must be one that this machine has; got {name}. Use cpu or auto.") from error
     return device

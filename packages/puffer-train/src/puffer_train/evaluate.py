@@ -17,6 +17,7 @@ from gymnasium.spaces import Box
 
 import puffer_policies
 import puffer_vector
+from puffer_train.errors import RunError
 from puffer_train.noise import fill_uniform
 
 Floats = npt.NDArray[np.float64]
@@ -87,7 +88,7 @@ def evaluate_policy(
 
     Raises:
         ValueError: If `num_episodes` is not positive, or the vector env is asynchronous.
-        RuntimeError: If no episode ended within `max_steps`.
+        RunError: If no episode ended within `max_steps`, or no agent was there at the first observation.
     """
     if num_episodes < 1:
         raise ValueError(f"num_episodes must be at least 1; got {num_episodes}.")
@@ -265,7 +266,7 @@ def _quotas(present: Flags, num_episodes: int) -> npt.NDArray[np.int64]:
     """Share the episodes among the rows that hold an agent; the first rows get what cannot be divided."""
     rows = np.flatnonzero(present)
     if not len(rows):
-        raise RuntimeError("an evaluation needs an agent at the first observation; all masks are False.")
+        raise RunError("an evaluation needs an agent at the first observation; all masks are False.")
     quotas = np.zeros(len(present), dtype=np.int64)
     quotas[rows] = num_episodes // len(rows)
     quotas[rows[: num_episodes % len(rows)]] += 1
@@ -275,7 +276,7 @@ def _quotas(present: Flags, num_episodes: int) -> npt.NDArray[np.int64]:
 def _evaluation(env_id: str, counts: _Counts, num_episodes: int, max_steps: int) -> Evaluation:
     episodes = counts.episodes()
     if not len(episodes):
-        raise RuntimeError(f"an episode must end within max_steps={max_steps}; none did. Raise max_steps.")
+        raise RunError(f"an episode must end within max_steps={max_steps}; none did. Raise max_steps.")
     if len(episodes) < num_episodes:
         warnings.warn(
             f"only {len(episodes)} of {num_episodes} episodes ended within max_steps={max_steps}; "

@@ -1,6 +1,5 @@
-"""What a run reports: means over finished episodes, one flat dict an interval, one line of metrics.jsonl each."""
+"""What a run reports: means over finished episodes, one flat dict of finite numbers an interval."""
 
-import json
 import math
 import os
 import time
@@ -160,53 +159,6 @@ class FiniteFilter:
                 stacklevel=2,
             )
         return {key: number for key, number in numbers.items() if number is not None}
-
-
-class MetricsFile:
-    """metrics.jsonl: one JSON object a line, each line written at once.
-
-    A line that a crash cut short is removed when the file is opened again.
-
-    Args:
-        path: The file. It is created if it does not exist.
-        after_agent_steps: On resume, lines with more `agent_steps` than this are removed.
-    """
-
-    def __init__(self, path: str | Path, after_agent_steps: int | None = None) -> None:
-        self.path = Path(path)
-        self._filter = FiniteFilter()
-        self._cut(after_agent_steps)
-        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-
-    def log(self, row: Mapping[str, Any]) -> None:
-        """Append one line. Values that are not finite numbers are left out with one warning."""
-        os.write(self._descriptor, (json.dumps(self._filter(row), allow_nan=False) + "\n").encode())
-
-    def close(self) -> None:
-        """Sync and close the file; a second call does nothing."""
-        if self._descriptor >= 0:
-            os.fsync(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _cut(self, after_agent_steps: int | None) -> None:
-        if not self.path.exists():
-            return
-        old = self.path.read_bytes()
-        whole_lines = old[: old.rfind(b"\n") + 1].splitlines(keepends=True)
-        if after_agent_steps is not None:
-            whole_lines = [line for line in whole_lines if json.loads(line).get("agent_steps", 0) <= after_agent_steps]
-        new = b"".join(whole_lines)
-        if new != old:
-            temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-            temporary.write_bytes(new)
-            temporary.replace(self.path)
-
-
-def read_metrics(path: str | Path) -> list[dict[str, float]]:
-    """Return the lines of a metrics.jsonl as dicts; a line that a crash cut short is left out."""
-    text = Path(path).read_bytes()
-    return [json.loads(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
 
 
 def plain_number(value: Any) -> int | float | None:

@@ -40,7 +40,7 @@ class Option:
 
     Attributes:
         name: `group.field`, or `field` where it has no group; with underscores.
-        type: What values must be: bool, int, float, str, a Literal, a tuple, or one of these or None.
+        type: What values must be: bool, int, float, str, a Literal, or one of these or None.
         default: The value where nobody gives one.
     """
 
@@ -169,13 +169,22 @@ def convert(value: Any, kind: Any) -> Any:
             return value
         if one in (bool, str) and type(value) is one:
             return value
-        if one is int and isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
-            return int(value)
+        if one is int and isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer():
+            return fitting_int(int(value))
         if one is float and isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
-        if typing.get_origin(one) is tuple and isinstance(value, list):
-            return tuple(convert(item, part) for item, part in zip(value, typing.get_args(one), strict=True))
     raise ValueError(f"must be {describe_type(kind)}; got {value!r}")
+
+
+def fitting_int(value: int) -> int:
+    """Return a whole number that fits 64 bits.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"must fit 64 bits; got {value}")
+    return value
 
 
 def describe_type(kind: Any) -> str:
@@ -185,8 +194,6 @@ def describe_type(kind: Any) -> str:
     for one in _alternatives(kind, with_none=True):
         if typing.get_origin(one) is Literal:
             texts.append(f"one of {', '.join(map(str, typing.get_args(one)))}")
-        elif typing.get_origin(one) is tuple:
-            texts.append(f"{len(typing.get_args(one))} values")
         else:
             texts.append(words.get(one, str(one)))
     return " or ".join(texts)

@@ -1,17 +1,29 @@
 """The folder of a run: `runs/<run-id>/` with its config, metrics and checkpoints."""
 
+import contextlib
+import os
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from puffer_train.atomic import replacing
 from puffer_train.checkpoint_folder import CheckpointFolder
-from puffer_train.metrics import MetricsFile
+from puffer_train.errors import RunError
+from puffer_train.metrics_file import MetricsFile
+
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing keeps two processes from one run
+    fcntl = None  # type: ignore[assignment]
 
 CONFIG_NAME = "config.toml"
 METRICS_NAME = "metrics.jsonl"
 CHECKPOINTS_NAME = "checkpoints"
+
+_RESERVED = ("latest", "best")
 
 
 @dataclass
@@ -22,12 +34,14 @@ class RunFolder:
                       metrics.jsonl     one JSON object an interval
                       checkpoints/      update_<number>.pt, best.pt
 
-    Use `create` for a new run and `reopen` for one that goes on.
+    Use `create` for a new run and `reopen` for one that goes on. The folder is held by this process until `close`, or
+    until the process ends in whatever way.
     """
 
     path: Path
     checkpoints: CheckpointFolder
     metrics: MetricsFile = field(repr=False)
+    _lock: int = field(repr=False)
 
     @classmethod
     def create(cls, runs_folder: str | Path, env_id: str, run_id: str | None = None, *, keep_last: int = 3) -> Self:
@@ -40,10 +54,17 @@ class RunFolder:
             keep_last: Numbered checkpoints to keep; 0 keeps all.
 
         Raises:
-            ValueError: If the run exists already.
+            ValueError: If the run exists already, or the name is none for a folder.
+            OSError: If the disk refuses.
         """
         path = make_run_folder(Path(runs_folder), env_id, run_id)
-        return cls(path, CheckpointFolder(path / CHECKPOINTS_NAME, keep_last), MetricsFile(path / METRICS_NAME))
+        try:
+            lock = _lock_folder(path)
+            metrics = MetricsFile(path / METRICS_NAME)
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+        return cls(path, CheckpointFolder(path / CHECKPOINTS_NAME, keep_last), metrics, lock)
 
     @classmethod
     def reopen(cls, path: str | Path, *, update: int, agent_steps: int, keep_last: int = 3) -> Self:
@@ -54,25 +75,61 @@ class RunFolder:
             update: Update number of the checkpoint that the run goes on from.
             agent_steps: Its agent steps.
             keep_last: Numbered checkpoints to keep; 0 keeps all.
+
+        Raises:
+            ValueError: If another process writes to the run, or metrics.jsonl is damaged. Nothing was removed then.
+            OSError: If the disk refuses.
         """
         path = Path(path)
+        lock = _lock_folder(path)
+        try:
+            metrics = MetricsFile(path / METRICS_NAME, after_agent_steps=agent_steps)
+        except BaseException:
+            os.close(lock)
+            raise
         checkpoints = CheckpointFolder(path / CHECKPOINTS_NAME, keep_last)
         checkpoints.remove_after(update)
-        return cls(path, checkpoints, MetricsFile(path / METRICS_NAME, after_agent_steps=agent_steps))
+        return cls(path, checkpoints, metrics, lock)
 
     def write_config(self, text: str) -> None:
         """Write config.toml as a whole."""
-        temporary = self.path / f".{CONFIG_NAME}.tmp"
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(self.path / CONFIG_NAME)
+        with self._writing(), replacing(self.path / CONFIG_NAME) as temporary:
+            # Paths that are no UTF-8 come as surrogates and go as the bytes that they were.
+            temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Append a line to metrics.jsonl."""
+        with self._writing():
+            self.metrics.log(row)
 
     def save_checkpoint(self, state: Mapping[str, Any], metadata: Mapping[str, Any]) -> Path:
         """Write a numbered checkpoint; `metadata` gets the time of saving."""
-        return self.checkpoints.save(state, {**metadata, "saved_at": time.time()})
+        with self._writing():
+            return self.checkpoints.save(state, {**metadata, "saved_at": time.time()})
 
     def close(self) -> None:
-        """Close the metrics file; a second call does nothing."""
+        """Close the metrics file and let go of the folder; a second call does nothing."""
         self.metrics.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def discard(self) -> None:
+        """Close and delete a run that never began."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        if not self.path.is_dir():
+            raise RunError(f"the run folder must stay where it is; {self.path} is gone.")
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"the run folder must stay writable; {error.filename or self.path}: {error.strerror}. "
+                "What was written before is whole."
+            ) from error
 
 
 def make_run_folder(runs_folder: Path, env_id: str, run_id: str | None) -> Path:
@@ -82,8 +139,10 @@ def make_run_folder(runs_folder: Path, env_id: str, run_id: str | None) -> Path:
         ValueError: If `run_id` is given and exists, or is no plain name.
     """
     if run_id is not None:
-        if Path(run_id).name != run_id or run_id in (".", ".."):
+        if not run_id.strip() or Path(run_id).name != run_id or run_id == ".." or not run_id.isprintable():
             raise ValueError(f"a run id must be a plain folder name; got {run_id!r}.")
+        if run_id in _RESERVED:
+            raise ValueError(f"a run id must not be {run_id}, which names a checkpoint of any run. Give another name.")
         path = runs_folder / run_id
         try:
             path.mkdir(parents=True)
@@ -101,6 +160,20 @@ def make_run_folder(runs_folder: Path, env_id: str, run_id: str | None) -> Path:
             continue
         return path
     raise RuntimeError(f"a free name for a run must be found in {runs_folder}; {name} and its followers exist.")
+
+
+def _lock_folder(path: Path) -> int:
+    """Hold a folder and return the descriptor that does so; the system lets go of it when the process ends."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ValueError(f"one process at a time can write to a run; another one does to {path}.") from None
+    except OSError:  # a file system without locks
+        pass
+    return descriptor
 
 
 def run_folder_of(checkpoint: str | Path) -> Path | None:

@@ -66,7 +66,7 @@ class Settings:
 
     def to_toml(self, env_id: str, groups: Sequence[str]) -> str:
         """Return a TOML text with the source of each value behind it; values that are None are left out."""
-        lines = [f'env_id = "{env_id}"']
+        lines = [tomli_w.dumps({"env_id": env_id}).strip()]
         for group in groups:
             lines += ["", f"[{group}]"]
             for name, value in self.group(group).items():
@@ -106,18 +106,20 @@ def preset_layer(name: str) -> Layer:
     return Layer(f"preset {name}", {f"train.{key}": value for key, value in fields.items()})
 
 
-def file_layer(path: str, options: Mapping[str, Option]) -> Layer:
+def file_layer(path: str, options: Mapping[str, Option], env_id: str | None = None) -> Layer:
     """Return the settings of a user's TOML file.
 
     Raises:
-        UsageError: If the file cannot be read, or a table, key or value in it is wrong.
+        UsageError: If the file cannot be read, is of another environment, or a table, key or value in it is wrong.
     """
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"--config must be a TOML file that can be read; {path}: {reason}.") from error
-    content.pop("env_id", None)
+    its_id = content.pop("env_id", env_id)
+    if env_id not in (None, its_id):
+        raise UsageError(f"{path} must be of {env_id}; it is of {its_id}. Take its line env_id out if it fits both.")
     groups = sorted({name.partition(".")[0] for name in options if "." in name})
     for name, table in content.items():
         if name not in groups or not isinstance(table, dict):

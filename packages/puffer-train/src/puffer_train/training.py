@@ -10,14 +10,15 @@ from puffer_spaces import EnvSpec
 from puffer_train.checkpoint import read_checkpoint
 from puffer_train.config import RunConfig
 from puffer_train.dashboard import Dashboard, make_dashboard
-from puffer_train.errors import UsageError, usage_errors
+from puffer_train.errors import RunError, UsageError, usage_errors
 from puffer_train.policies import make_policy
 from puffer_train.run import RunFolder, run_folder_of
 from puffer_train.settings import Settings
 from puffer_train.signals import StopSignals
 from puffer_train.trainer import PuffeRL
 
-GROUPS = ("env", "vec", "policy", "train", "run")
+_GROUPS = ("env", "vec", "policy", "train", "run")
+_NEEDED = ("policy", "optimizer", "normalizer", "return_scale", "generator", "rollout", "interval", "changes", "vec")
 
 
 def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, stop: StopSignals) -> int:
@@ -36,7 +37,7 @@ def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, 
     config = RunConfig(**settings.group("run"))
     with contextlib.ExitStack() as stack:
         with usage_errors():
-            state, saved = ({}, {}) if checkpoint is None else read_checkpoint(checkpoint)
+            state, saved = ({}, {}) if checkpoint is None else read_checkpoint(checkpoint, needs=_NEEDED)
             policy = make_policy(spec, vec, settings.named("policy"), settings.values["train.seed"])
             trainer = PuffeRL(vec, policy, **settings.group("train"))
             stack.callback(trainer.close)
@@ -44,10 +45,9 @@ def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, 
                 trainer.load_state_dict(state)
             if stop.received is not None:
                 return stop.exit_code
-            run = _open_run(spec, config, checkpoint, saved) if trainer.ranks.is_first else None
+            run = _open_run(spec, settings, checkpoint, saved) if trainer.ranks.is_first else None
         if run is not None:
             stack.callback(run.close)
-            run.write_config(settings.to_toml(spec.id, GROUPS))
         dashboard = make_dashboard(
             config.dashboard,
             title=f"puffer train {spec.id}",
@@ -93,15 +93,19 @@ def run_updates(
         The path of the last checkpoint.
     """
     scores = _MeanScore()
-    saved_at = -1
     path = None
+    first_epoch = trainer.epoch
+
+    def save() -> Path | None:
+        if run is None:
+            return None
+        progress = {"update": trainer.epoch, "agent_steps": trainer.agent_steps, "score": scores.take()}
+        return run.save_checkpoint(trainer.state_dict(), {**metadata, **progress})
+
     while True:
         is_last = trainer.is_done or stop.received is not None
-        is_due = trainer.epoch > 0 and trainer.epoch % run_config.checkpoint_interval == 0
-        if run is not None and trainer.epoch != saved_at and (is_last or is_due):
-            progress = {"update": trainer.epoch, "agent_steps": trainer.agent_steps, "score": scores.take()}
-            path = run.save_checkpoint(trainer.state_dict(), {**metadata, **progress})
-            saved_at = trainer.epoch
+        if is_last or (trainer.epoch > first_epoch and trainer.epoch % run_config.checkpoint_interval == 0):
+            path = save()
         if is_last:
             return path
         trainer.evaluate()
@@ -109,9 +113,13 @@ def run_updates(
         if trainer.epoch % run_config.log_interval == 0:
             row = trainer.mean_and_log()
             if run is not None:
-                run.metrics.log(row)
-            dashboard.update(row)
+                run.log(row)
             scores.add(row)
+            try:
+                dashboard.update(row)
+            except OSError:  # nobody reads any more
+                save()
+                raise
 
 
 class _MeanScore:
@@ -145,12 +153,23 @@ def _about(spec: EnvSpec, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _open_run(spec: EnvSpec, config: RunConfig, checkpoint: Path | None, saved: Mapping[str, Any]) -> RunFolder:
+def _open_run(spec: EnvSpec, settings: Settings, checkpoint: Path | None, saved: Mapping[str, Any]) -> RunFolder:
+    """Make or reopen the folder; after an error there is what there was before."""
+    config = RunConfig(**settings.group("run"))
     path = None if checkpoint is None else run_folder_of(checkpoint)
+    is_new = path is None or config.run_id not in (None, path.name)
+    keep_last = config.keep_checkpoints
     try:
-        if path is None or config.run_id not in (None, path.name):
-            return RunFolder.create(config.runs_dir, spec.id, config.run_id, keep_last=config.keep_checkpoints)
-        update, agent_steps = saved["update"], saved["agent_steps"]
-        return RunFolder.reopen(path, update=update, agent_steps=agent_steps, keep_last=config.keep_checkpoints)
+        if path is None or is_new:
+            run = RunFolder.create(config.runs_dir, spec.id, config.run_id, keep_last=keep_last)
+        else:
+            update, agent_steps = saved["update"], saved["agent_steps"]
+            run = RunFolder.reopen(path, update=update, agent_steps=agent_steps, keep_last=keep_last)
     except OSError as error:
         raise UsageError(f"the run folder must be writable; {error.filename}: {error.strerror}.") from error
+    try:
+        run.write_config(settings.to_toml(spec.id, _GROUPS))
+    except RunError as error:
+        (run.discard if is_new else run.close)()
+        raise UsageError(str(error)) from error
+    return run

@@ -38,13 +38,13 @@ def main(words: list[str]) -> int:
     from puffer_train.checkpoint_folder import find_checkpoint
 
     path = find_checkpoint(values["runs_dir"], spec.id, values["checkpoint"])
-    state, metadata = read_checkpoint(path)
+    state, metadata = read_checkpoint(path, needs=("policy", "normalizer"))
     config = metadata.get("config", {})
     evaluation = _evaluate(spec, _settings(spec, values, config), values, state, config)
     if values["json"]:
         sys.stdout.write(f"{json.dumps(evaluation.to_dict())}\n")
     else:
-        sys.stdout.write(f"checkpoint: {path} (update {metadata['update']})\n")
+        sys.stdout.write(f"checkpoint: {path} (update {metadata.get('update', '?')})\n")
         _print_table(evaluation)
     return 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from puffer_spaces import EnvSpec
 from puffer_train.arguments import Arguments, parse_values, read_arguments, take_env_id
-from puffer_train.config import RunConfig, TrainConfig
+from puffer_train.config import TrainConfig
 from puffer_train.environments import find_spec, make_vector
 from puffer_train.errors import UsageError, usage_errors
 from puffer_train.options import TRAIN_ALIASES, Option, flat_options, make_options, train_options
@@ -22,6 +22,15 @@ from puffer_train.settings import (
     preset_layer,
 )
 from puffer_train.signals import StopSignals
+
+_AT_LEAST = {
+    "policy.hidden_size": 1,
+    "policy.num_layers": 1,
+    "run.checkpoint_interval": 1,
+    "run.keep_checkpoints": 0,
+    "run.log_interval": 1,
+    "run.dashboard_interval_s": 0,
+}
 
 _COMMAND = "puffer train"
 _DESCRIPTION = (
@@ -62,7 +71,7 @@ def read_settings(spec: EnvSpec | None, words: list[str]) -> tuple[Settings, Pat
     arguments = read_arguments(words, options, command, TRAIN_ALIASES)
     below = [default_layer(options)] + ([] if spec is None else [env_layer(spec, options)])
     config_path = _word(arguments, "config")
-    above = [] if config_path is None else [file_layer(config_path, options)]
+    above = [] if config_path is None else [file_layer(config_path, options, None if spec is None else spec.id)]
     checkpoint = None if spec is None else _find_checkpoint(spec, arguments, [*below, *above])
     if checkpoint is not None:
         above.append(_layer_of(checkpoint, options))
@@ -112,12 +121,6 @@ def _check(settings: Settings) -> None:
     """Check what can be checked before anything is made."""
     with usage_errors():
         TrainConfig(**settings.group("train")).check()
-    run = RunConfig(**settings.group("run"))
-    for name, value, low in (
-        ("checkpoint-interval", run.checkpoint_interval, 1),
-        ("keep-checkpoints", run.keep_checkpoints, 0),
-        ("log-interval", run.log_interval, 1),
-        ("dashboard-interval-s", run.dashboard_interval_s, 0),
-    ):
-        if value < low:
-            raise UsageError(f"--run.{name} must be at least {low}; got {value}.")
+    for name, low in _AT_LEAST.items():
+        if not settings.values[name] >= low:
+            raise UsageError(f"--{name.replace('_', '-')} must be at least {low}; got {settings.values[name]}.")
