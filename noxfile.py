@@ -131,8 +131,8 @@ def sanitize(session: nox.Session) -> None:
     pytest(
         session,
         "packages/puffer-ocean",
-        "-p",
-        "no:faulthandler",
+        "-o",
+        "faulthandler_timeout=0",  # the sanitizers report crashes themselves
         LD_PRELOAD=library,
         PYTHONMALLOC="malloc",
         ASAN_OPTIONS="detect_leaks=0",
