@@ -38,9 +38,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_torch_is_imported_when_first_needed():
-    program = (
-        "import sys, pufferlib; before = 'torch' in sys.modules; pufferlib.PuffeRL; sys.exit(before)"
-    )
+    program = "import sys, pufferlib; before = 'torch' in sys.modules; pufferlib.PuffeRL; sys.exit(before)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
