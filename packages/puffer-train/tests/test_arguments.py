@@ -81,7 +81,7 @@ def test_options_are_read(line, expected):
         ("--train.compile maybe", "--train.compile must be True or False; got maybe."),
         ("--train.no-compile True", "--train.compile must be True or False; got True."),
         ("--env.width wide", "--env.width must be a whole number; got wide."),
-        ("stray", "every word after puffer train grid must belong to an option; got 'stray'."),
+        ("stray", "every word after puffer train grid must belong to an option, --name value; got 'stray'."),
         (
             "--train.learning-rat 1",
             "puffer train grid has no option --train.learning-rat. Did you mean --train.learning-rate?",

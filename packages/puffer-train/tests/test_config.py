@@ -80,7 +80,7 @@ def test_resolving_fills_in_sizes():
         ({"optimizer": "sgd"}, "optimizer must be one of adamw, adam, muon; got 'sgd'"),
         ({"horizon": 1.5}, "horizon must be int; got 1.5"),
         ({"gamma": "0.9"}, "gamma must be float; got '0.9'"),
-        ({"learning_rate": float("nan")}, "learning_rate must be float"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
         ({"compile": 1}, "compile must be bool"),
         ({"gamma": 1.5}, "gamma must be between 0 and 1; got 1.5"),
         ({"horizon": 0}, "horizon must be at least 1; got 0"),

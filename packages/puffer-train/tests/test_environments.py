@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from puffer_spaces import EnvSpec, UnknownEnvError, register
-from puffer_train.environments import find_spec
+from puffer_spaces import EnvSpec, PufferEnv, UnknownEnvError, register, world_seed
+from puffer_train.environments import find_spec, make_vector
 from puffer_train.errors import UsageError
 
 
@@ -62,6 +62,24 @@ def test_unknown_ids_are_named():
         find_spec("nothing:Env")
     with pytest.raises(UsageError, match="users_module must register or define Nothing"):
         find_spec("users_module:Nothing")
+    for incomplete in (":", ":Env", "users_module:"):
+        with pytest.raises(UsageError, match="an id with a colon must be module:name"):
+            find_spec(incomplete)
+    with pytest.raises(UsageError, match="must be a class or function that makes an environment; it is <module"):
+        find_spec("os:path")
+
+
+def test_an_environments_own_word_on_its_parameters_is_a_mistakes_sentence(walk_spec, monkeypatch):
+    check = PufferEnv.__init__
+
+    def check_width(env, buf=None, seed=None):
+        if getattr(env, "width", 0) == 4:
+            world_seed(-1, 0)
+        check(env, buf, seed)
+
+    monkeypatch.setattr(PufferEnv, "__init__", check_width)
+    with pytest.raises(UsageError, match="seed"):
+        make_vector(walk_spec, {"num_envs": 2}, {"width": 4}, 1)
 
 
 def test_an_import_error_inside_a_users_module_is_not_hidden():

@@ -260,6 +260,13 @@ def test_plain_lines_show_progress_where_the_output_is_no_terminal(capsys):
         (["train", "test-walk", "--run.log-interval", "0"], "--run.log-interval must be at least 1; got 0."),
         (["train", "test-walk", "--run.run-id", "a/b"], "a run id must be a plain folder name; got 'a/b'."),
         (["train", "test-walk", "--run.run-id", "best"], "a run id must not be best"),
+        (
+            ["train", "test-walk", "--train.seed", "1", "-x"],
+            "every word after puffer train test-walk must belong to an option, --name value; got '-x'.",
+        ),
+        (["train", "test-walk", "--train.cpu-threads", "100000"], "cpu_threads must be at most 1024; got 100000."),
+        (["train", "test-walk", "--policy.name", "os:path"], "--policy.name must be a class or function that makes"),
+        (["train", "test-walk", "--train.gamma", "inf"], "gamma must be a finite number; got inf."),
         (["train", "test-walk", "--run.run-id="], "--run.run-id must be text or None; got nothing."),
         (["train", "test-walk", "--run.dashboard-interval-s", "nan"], "--run.dashboard-interval-s must be at least 0"),
         (["train", "test-walk", "--policy.hidden-size", "0"], "--policy.hidden-size must be at least 1; got 0."),

@@ -15,6 +15,7 @@ from puffer_train.errors import UsageError
 from puffer_train.options import Option, describe_type, fitting_int, flat_options, flat_values, is_optional
 
 _TRUE_AND_FALSE = {"true": True, "false": False, "1": True, "0": False}
+_OPTION = re.compile(r"--|-(?!inf|nan)[a-zA-Z]")
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
@@ -54,11 +55,11 @@ def read_arguments(
             wants_help = True
             continue
         if not word.startswith("--"):
-            raise UsageError(f"every word after {command} must belong to an option; got {word!r}.")
+            raise UsageError(f"every word after {command} must belong to an option, --name value; got {word!r}.")
         name, equals, value = word[2:].partition("=")
         option, negated = _find_option(name, options, command, aliases)
         values = [value] if equals else []
-        while not equals and position < len(argv) and not argv[position].startswith("--") and argv[position] != "-h":
+        while not equals and position < len(argv) and not _OPTION.match(argv[position]):
             values.append(argv[position])
             position += 1
         words[option.name] = _normal_words(option, values, negated)

@@ -12,7 +12,7 @@ from typing import Any
 import puffer_vector
 from puffer_spaces import EnvSpec, Parameter, UnknownEnvError, load_object
 from puffer_spaces import spec as registered_spec
-from puffer_train.errors import UsageError, usage_errors
+from puffer_train.errors import UsageError, is_argument_error, usage_errors
 
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 _NO_PARAMETERS = ("self", "buf", "seed", "num_envs", "render_mode")
@@ -34,6 +34,8 @@ def find_spec(env_id: str) -> EnvSpec:
         module, colon, name = env_id.partition(":")
         if not colon:
             raise
+        if not module or not name:
+            raise UsageError(f"an id with a colon must be module:name; got {env_id!r}.") from None
     _import_users_module(module)
     with contextlib.suppress(UnknownEnvError):
         return _with_parameters(registered_spec(name))
@@ -41,6 +43,8 @@ def find_spec(env_id: str) -> EnvSpec:
         creator = load_object(env_id)
     except AttributeError:
         raise UsageError(f"{module} must register or define {name}; it does neither.") from None
+    if not callable(creator):
+        raise UsageError(f"{env_id} must be a class or function that makes an environment; it is {creator!r}.")
     return _with_parameters(EnvSpec(env_id, env_id, batched="num_envs" in inspect.signature(creator).parameters))
 
 
@@ -61,7 +65,12 @@ def make_vector(spec: EnvSpec, vec: Mapping[str, Any], env: Mapping[str, Any], s
         for parameter in spec.parameters:
             if parameter.name in env:
                 parameter.check(env[parameter.name])
-        return puffer_vector.make(spec, seed=seed, env_kwargs=dict(env), **vec)
+        try:
+            return puffer_vector.make(spec, seed=seed, env_kwargs=dict(env), **vec)
+        except puffer_vector.WorkerError as error:
+            if is_argument_error(error.__cause__):  # an environment's own word on its parameters
+                raise UsageError(str(error.__cause__)) from error
+            raise
 
 
 def _with_parameters(spec: EnvSpec) -> EnvSpec:

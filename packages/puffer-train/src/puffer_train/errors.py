@@ -28,17 +28,24 @@ class NonFiniteError(RunError):
 
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn an argument error that our own checks raise inside the block into a UsageError.
-
-    A ValueError or TypeError out of other code (an environment's, torch's) is no sentence for users: it keeps its
-    traceback.
-    """
+    """Turn an argument error that our own checks raise inside the block into a UsageError."""
     try:
         yield
     except UsageError:
         raise
     except (ValueError, TypeError) as error:
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        if frames and str(frames[-1].f_globals.get("__name__", "")).startswith(_OWN_MODULES):
+        if is_argument_error(error):
             raise UsageError(str(error)) from error
         raise
+
+
+def is_argument_error(error: BaseException | None) -> bool:
+    """Say whether an error is what one of our own checks says about an argument.
+
+    A ValueError or TypeError out of other code (a user's environment, torch) is no sentence for users: it keeps its
+    traceback.
+    """
+    if not isinstance(error, ValueError | TypeError):
+        return False
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and str(frames[-1].f_globals.get("__name__", "")).startswith(_OWN_MODULES)

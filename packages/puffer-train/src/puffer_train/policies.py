@@ -65,9 +65,12 @@ def _make_named_policy(class_name: str, vec: Any, options: dict[str, Any]) -> to
     try:
         policy_class = load_object(class_name)
     except (ValueError, ImportError, AttributeError) as error:
+        reason = str(error).rstrip(".")
         raise UsageError(
-            f"--policy.name must be module:Class that can be imported; got {class_name}: {error}."
+            f"--policy.name must be module:Class that can be imported; got {class_name}: {reason}."
         ) from error
+    if not callable(policy_class):
+        raise UsageError(f"--policy.name must be a class or function that makes a policy; {class_name} is none.")
     memory = options.pop("rnn", "none")
     taken = inspect.signature(policy_class).parameters
     for name in options:

@@ -24,6 +24,7 @@ _POSITIVE = (
 _NOT_NEGATIVE = (
     "seed", "learning_rate", "vf_coef", "ent_coef", "ent_coef_final", "weight_decay", "priority_alpha", "priority_beta",
 )  # fmt: skip
+_MOST_THREADS = 1024
 _UNIT_INTERVAL = ("gamma", "gae_lambda", "min_lr_ratio", "adam_beta1", "adam_beta2", "muon_momentum")
 
 
@@ -54,7 +55,10 @@ def check_kinds(config: TrainConfig) -> None:
             near = suggestion(value, choices) if isinstance(value, str) else ""
             raise ConfigError(f"{field.name} must be one of {', '.join(choices)}; got {value!r}.{near}")
         if not choices and not _is_of_kind(value, str(field.type)):
-            raise ConfigError(f"{field.name} must be {field.type}; got {value!r} ({type(value).__name__}).")
+            kind = f"{field.type}; got {value!r} ({type(value).__name__})"
+            if isinstance(value, float) and not math.isfinite(value):
+                kind = f"a finite number; got {value!r}"
+            raise ConfigError(f"{field.name} must be {kind}.")
 
 
 def _choices(annotation: str) -> tuple[str, ...]:
@@ -82,6 +86,8 @@ def check_ranges(config: TrainConfig) -> None:
         value = getattr(config, name)
         if value is not None and value < 1:
             raise ConfigError(f"{name} must be at least 1; got {value}.")
+    if config.cpu_threads is not None and config.cpu_threads > _MOST_THREADS:  # torch would crash without a word
+        raise ConfigError(f"cpu_threads must be at most {_MOST_THREADS}; got {config.cpu_threads}.")
     for name in _POSITIVE:
         value = getattr(config, name)
         if value is not None and not value > 0:
