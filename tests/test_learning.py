@@ -39,7 +39,7 @@ def test_the_shipped_settings_reach_the_score_in_time(
 
 
 def test_memory_needs_memory(puffer: Callable) -> None:
-    """Without a recurrent policy the two-bit task stays at chance, a quarter."""
+    """Without a recurrent policy half of the digits are right, as by chance."""
     words = ("--policy.rnn", "none", "--run.run-id", "r", "--run.dashboard", "none")
     assert puffer("train", "ocean-memory", *words, timeout=300).returncode == 0
 
@@ -48,4 +48,4 @@ def test_memory_needs_memory(puffer: Callable) -> None:
 
     print(found)
     assert found["episodes"] >= 2048
-    assert found["perf"]["mean"] < 0.30
+    assert found["score"]["mean"] < 0.55
