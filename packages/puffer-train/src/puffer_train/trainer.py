@@ -174,8 +174,6 @@ class PuffeRL:
             return self.epoch >= config.num_iterations
         return self.agent_steps >= config.total_timesteps
 
-    is_done = done
-
     @property
     def total_agent_steps(self) -> int:
         """Agent steps of the whole run."""

@@ -59,7 +59,7 @@ def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, 
         stack.callback(dashboard.close)
         begun = "" if checkpoint is None else f"; it goes on after update {trainer.epoch}"
         dashboard.message("" if run is None else f"run folder: {run.path}{begun}")
-        if checkpoint is not None and trainer.is_done:
+        if checkpoint is not None and trainer.done:
             dashboard.message(
                 "the run has all its updates; --train.total-timesteps or --train.num-iterations adds some"
             )
@@ -103,7 +103,7 @@ def run_updates(
         return run.save_checkpoint(trainer.state_dict(), {**metadata, **progress})
 
     while True:
-        is_last = trainer.is_done or stop.received is not None
+        is_last = trainer.done or stop.received is not None
         if is_last or (trainer.epoch > first_epoch and trainer.epoch % run_config.checkpoint_interval == 0):
             path = save()
         if is_last:
