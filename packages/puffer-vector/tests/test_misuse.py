@@ -87,7 +87,7 @@ def test_a_closed_env_says_so_and_closes_again(envs):
 
 
 def test_seeds_must_be_whole_and_not_negative(vector):
-    with pytest.raises(ValueError, match="seed must be >= 0"):
+    with pytest.raises(ValueError, match="seed must be at least 0"):
         vector.reset(seed=-1)
     with pytest.raises(TypeError, match="seed must be an integer"):
         vector.reset(seed=0.5)

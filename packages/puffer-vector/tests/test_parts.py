@@ -176,15 +176,47 @@ def test_names_of_pufferlib_backends(envs, backend):
     ("kwargs", "error", "text"),
     [
         ({"backend": "gpu"}, ValueError, 'backend must be one of "serial", "threads", "processes"'),
-        ({"num_envs": [1]}, TypeError, "Arguments of the env go to env_args="),
+        ({"num_envs": [1]}, TypeError, "num_envs must be an integer.*Arguments of the env itself go to env_args="),
+        ({"num_envs": True}, TypeError, "num_envs must be an integer; got True"),
+        ({"batch_size": "half"}, TypeError, "batch_size must be an integer; got 'half'"),
+        ({"first_world": -1}, ValueError, "first_world must be at least 0"),
         ({"timeout_s": 0}, ValueError, "timeout_s must be positive"),
+        ({"timeout_s": "5"}, TypeError, "timeout_s must be a number of seconds.*got '5'"),
+        ({"mode": ["sync"]}, ValueError, r'mode must be one of "sync", "async"; got \[.sync'),
+        ({"order": 1}, ValueError, 'order must be one of "fixed", "first_come"; got 1'),
         ({"context": "thread"}, ValueError, "context must be"),
-        ({"colour": 3}, puffer_vector.WorkerError, "unexpected keyword argument 'colour'"),
+        ({"copy": "no"}, TypeError, "copy must be True or False; got 'no'"),
+        ({"env_args": "ab"}, TypeError, "env_args must be a list.*got 'ab'"),
+        ({"env_kwargs": 5}, TypeError, "env_kwargs must be a dict.*got 5"),
+        ({"env_kwargs": {1: 2}}, TypeError, "env_kwargs must be a dict"),
+        ({"flight_record": True}, TypeError, "flight_record must be the path of a folder"),
+        ({"flight_record": __file__}, ValueError, "flight_record must be a folder that can be written to"),
+        ({"colour": 3}, TypeError, r"Counter\(number=0, .* got an unexpected keyword argument 'colour'"),
+        ({"num_worker": 3}, TypeError, "Did you mean num_workers= of make"),
     ],
 )
-def test_wrong_arguments_of_make(envs, kwargs, error, text):
+def test_wrong_arguments_of_make_are_refused_before_any_worker_starts(envs, kwargs, error, text):
     with pytest.raises(error, match=text):
-        puffer_vector.make(envs.Counter, **kwargs)
+        puffer_vector.make(
+            envs.Counter, backend="processes" if "backend" not in kwargs else kwargs.pop("backend"), **kwargs
+        )
+
+
+@pytest.mark.parametrize("value", [5, [1, 2], "ab"])
+def test_arguments_of_several_creators_are_lists(envs, value):
+    for name in ("env_args", "env_kwargs"):
+        with pytest.raises((TypeError, ValueError), match=f"{name} must"):
+            puffer_vector.make([envs.Counter] * 3, **{name: value})
+
+
+def test_integers_of_numpy_are_integers(envs):
+    sizes = {"num_envs": 4, "num_workers": 2, "batch_size": 2, "envs_per_worker": 2, "first_world": 7, "seed": 1}
+    with puffer_vector.make(envs.Counter, backend="threads", **{k: np.int64(v) for k, v in sizes.items()}) as vector:
+        vector.async_reset(np.uint32(3))
+        vector.recv()
+        assert (vector.num_envs, vector.batch_size, vector.world_ids.tolist()) == (4, 2, [7, 8])
+    with puffer_vector.make(envs.Walk, np.int8(2), env_kwargs={"num_envs": np.int64(3)}) as vector:
+        assert vector.num_envs == 6
 
 
 def test_seed_serves_the_next_reset_that_is_given_none(envs):

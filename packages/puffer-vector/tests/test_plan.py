@@ -61,7 +61,7 @@ def test_sizes_are_filled_in(num_envs, kwargs, slots, per_batch):
         (8, {"mode": "half"}, ValueError, "mode must be"),
         (8, {"order": "any"}, ValueError, "order must be"),
         (8, {"one_worker": True, "num_workers": 2}, ValueError, "one worker, the calling thread"),
-        (8, {"num_workers": 2.0}, TypeError, "num_workers must be an int"),
+        (8, {"num_workers": 2.0}, TypeError, "num_workers must be an integer"),
         (8, {"surplus_envs": -1}, ValueError, "surplus_envs must be at least 0"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from puffer_spaces import EnvSpec, PufferEnv, as_puffer_env, make_env, spec
+from puffer_vector.arguments import checked_args, checked_kwargs
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ def resolve_creators(
     env_args: Sequence[Any] | None,
     env_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
     extra_kwargs: Mapping[str, Any],
+    other_names: Sequence[str] = (),
 ) -> list[Creator | Instance]:
     """Return one batched creator, or one creator for each of `num_envs` env objects.
 
@@ -84,16 +87,18 @@ def resolve_creators(
         env_args: Positional arguments; with a sequence of envs, a sequence of them.
         env_kwargs: Keyword arguments, or a sequence with those of each env.
         extra_kwargs: Keyword arguments of every env.
+        other_names: Names that the caller of `make` may have meant by one of extra_kwargs that envs do not take.
 
     Raises:
         TypeError: Something is not what an env or its arguments can be.
         ValueError: The lengths do not agree.
     """
+    for one in env if isinstance(env, list | tuple) else [env]:
+        _check_names(one, extra_kwargs, other_names)
     many = isinstance(env, list | tuple)
-    several_kwargs = env_kwargs is not None and not isinstance(env_kwargs, Mapping)
+    several_kwargs = isinstance(env_kwargs, list | tuple)
     if not many and not several_kwargs:
-        shared: Mapping[str, Any] = env_kwargs or {}  # type: ignore[assignment]
-        creator = _creator(env, tuple(env_args or ()), {**shared, **extra_kwargs})
+        creator = _creator(env, checked_args(env_args), {**checked_kwargs(env_kwargs), **extra_kwargs})
         if isinstance(creator, Instance) and num_envs != 1:
             raise ValueError(
                 f"env must be a creator for more than one env, since an object can be stepped in one place only; got "
@@ -101,8 +106,8 @@ def resolve_creators(
             )
         return [creator] if creator.batched else [creator] * num_envs
     envs = list(env) if many else [env] * num_envs
-    args = _per_env("env_args", env_args if many else [env_args or ()] * len(envs), len(envs), ())
-    kwargs = _per_env("env_kwargs", env_kwargs if several_kwargs else [env_kwargs or {}] * len(envs), len(envs), {})
+    args = _per_env("env_args", env_args if many else [env_args] * len(envs), len(envs))
+    kwargs = _per_env("env_kwargs", env_kwargs if several_kwargs else [env_kwargs] * len(envs), len(envs))
     if len(envs) != num_envs:
         raise ValueError(
             f"num_envs must be the number of env creators; got num_envs={num_envs}, {len(envs)} creators. "
@@ -110,23 +115,27 @@ def resolve_creators(
         )
     creators = []
     for one, one_args, one_kwargs in zip(envs, args, kwargs, strict=True):
-        creator = _creator(one, tuple(one_args), {**one_kwargs, **extra_kwargs})
+        creator = _creator(one, checked_args(one_args), {**checked_kwargs(one_kwargs), **extra_kwargs})
         creators.append(
             Creator(creator.target, creator.args, creator.kwargs) if isinstance(creator, Creator) else creator
         )
     return creators
 
 
-def _per_env(name: str, values: Any, num_envs: int, default: Any) -> list[Any]:
+def _per_env(name: str, values: Any, num_envs: int) -> list[Any]:
+    if not isinstance(values, list | tuple | None):
+        raise TypeError(
+            f"{name} must be a list with one entry for each env, as there are several creators; got {values!r}. "
+            f"Give {num_envs} entries."
+        )
     if not values:
-        return [default] * num_envs
-    listed: list[Any] = list(values)
-    if len(listed) != num_envs:
+        return [None] * num_envs
+    if len(values) != num_envs:
         raise ValueError(
-            f"{name} must have one entry for each of the {num_envs} envs; got {len(listed)}. Give one mapping or "
+            f"{name} must have one entry for each of the {num_envs} envs; got {len(values)}. Give one mapping or "
             "sequence per env, or pass one creator to share them."
         )
-    return listed
+    return list(values)
 
 
 def _creator(env: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Creator | Instance:
@@ -148,6 +157,23 @@ def _creator(env: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Crea
             f"got {env!r}. An env object has reset and step."
         )
     return Creator(env, args, kwargs, _takes_num_envs(env, args, kwargs))
+
+
+def _check_names(env: Any, kwargs: Mapping[str, Any], other_names: Sequence[str]) -> None:
+    """Check that a creator can take keyword arguments, as far as its signature tells."""
+    try:
+        signature = inspect.signature(env, follow_wrapped=False)
+    except (TypeError, ValueError):  # an id, an env object, a builtin
+        return
+    try:
+        signature.bind_partial(**kwargs)
+    except TypeError as error:
+        near = [close for name in kwargs for close in difflib.get_close_matches(name, other_names, 1)]
+        hint = f" Did you mean {near[0]}= of make?" if near else ""
+        name = getattr(env, "__name__", repr(env))
+        raise TypeError(
+            f"keyword arguments that make does not know must be arguments of the env; {name}{signature} {error}.{hint}"
+        ) from None
 
 
 def _takes_num_envs(target: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:

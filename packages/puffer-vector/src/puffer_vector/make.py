@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from puffer_spaces import PufferEnv
+from puffer_vector.arguments import checked_choice, checked_flag, checked_folder, checked_integer, checked_seconds
 from puffer_vector.base import VectorEnv
 from puffer_vector.cpus import available_cpus
 from puffer_vector.creators import Instance, resolve_creators
@@ -16,7 +17,7 @@ from puffer_vector.parallel import ParallelVector
 from puffer_vector.plan import make_plan
 from puffer_vector.processes import ProcessVector
 from puffer_vector.serial import SerialVector
-from puffer_vector.settings import Settings, checked_natural
+from puffer_vector.settings import Settings
 from puffer_vector.threads import make_threads
 
 Auto = Literal["auto"]
@@ -115,12 +116,8 @@ def make(
     open_backend, name = _backend(backend)
     if num_envs is None:
         num_envs = len(env) if isinstance(env, list | tuple) else 1
-    if not isinstance(num_envs, int) or isinstance(num_envs, bool):
-        raise TypeError(
-            f"num_envs must be an int; got {num_envs!r}. Arguments of the env go to env_args= and env_kwargs=."
-        )
     if order is None:
-        order = "fixed" if zero_copy else "first_come"
+        order = "fixed" if checked_flag("zero_copy", zero_copy) else "first_come"
     cpus = available_cpus()
     plan = make_plan(
         num_envs,
@@ -133,25 +130,21 @@ def make(
         cpus=cpus,
         one_worker=name == "serial",
     )
-    creators = resolve_creators(env, plan.num_units, env_args, env_kwargs, kwargs)
+    creators = resolve_creators(env, plan.num_units, env_args, env_kwargs, kwargs, tuple(make.__annotations__))
     if name not in ("serial", "threads") and any(isinstance(creator, Instance) for creator in creators):
         raise ValueError(f'env must be a creator for backend="{name}", since workers build their own; got {env!r}.')
-    if timeout_s is not None and not timeout_s > 0:
-        raise ValueError(f"timeout_s must be positive, or None for no limit; got {timeout_s!r}.")
-    if context not in (None, "forkserver", "spawn", "fork"):
-        raise ValueError(f'context must be "forkserver", "spawn", "fork" or None; got {context!r}.')
     settings = Settings(
         plan=plan,
         creators=creators,
-        seed=secrets.randbits(63) if seed is None else checked_natural("seed", seed),
-        first_world=checked_natural("first_world", first_world),
-        timeout_s=timeout_s,
-        restart_failed=restart_failed,
-        copy=copy,
-        joint_spaces=joint_spaces,
-        context=context,
+        seed=secrets.randbits(63) if seed is None else checked_integer("seed", seed),
+        first_world=checked_integer("first_world", first_world),
+        timeout_s=checked_seconds("timeout_s", timeout_s),
+        restart_failed=checked_flag("restart_failed", restart_failed),
+        copy=checked_flag("copy", copy),
+        joint_spaces=checked_flag("joint_spaces", joint_spaces),
+        context=checked_choice("context", context, ("forkserver", "spawn", "fork", None)),
         cpus=cpus,
-        flight_record=flight_record,
+        flight_record=checked_folder("flight_record", flight_record),
     )
     return open_backend(settings)
 

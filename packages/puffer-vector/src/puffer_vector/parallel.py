@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from puffer_spaces import Buffers, joint_space, world_seed
 from puffer_vector.actions import ActionWriter
+from puffer_vector.arguments import checked_integer
 from puffer_vector.base import Array, Flags, RecvResult, VectorEnv
 from puffer_vector.calls import WorkerCalls
 from puffer_vector.errors import ClosedError, WorkerError
@@ -29,7 +30,7 @@ from puffer_vector.flight import FlightRecorder
 from puffer_vector.records import Records, merged
 from puffer_vector.reports import EnvReport
 from puffer_vector.rows import Batch, Gathering, RowPlan
-from puffer_vector.settings import Phase, Settings, checked_natural
+from puffer_vector.settings import Phase, Settings
 from puffer_vector.worker import Outcome, SlotSpec
 
 FROM_REPORT = (
@@ -161,11 +162,11 @@ class ParallelVector(WorkerCalls, VectorEnv, ABC):
         """End all workers, however they are."""
 
     def seed(self, seed: int) -> None:  # noqa: D102
-        self._next_seed = checked_natural("seed", seed)
+        self._next_seed = checked_integer("seed", seed)
 
     def async_reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:  # noqa: D102
         self._check_open()
-        seed = self._next_seed if seed is None else checked_natural("seed", seed)
+        seed = self._next_seed if seed is None else checked_integer("seed", seed)
         self._next_seed = None
         self._settle()
         for outcome in self._kept.values():

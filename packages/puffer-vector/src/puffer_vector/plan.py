@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from puffer_vector.arguments import checked_choice, checked_integer
+
 Order = Literal["fixed", "first_come"]
 
 
@@ -77,19 +79,13 @@ def make_plan(
         ValueError: The sizes do not fit together.
         TypeError: A size is no integer.
     """
-    sizes = {
-        "num_envs": num_envs,
-        "num_workers": num_workers,
-        "batch_size": batch_size,
-        "envs_per_worker": envs_per_worker,
-    }
-    for name, size in sizes.items():
-        _check_size(name, size, 1)
-    _check_size("surplus_envs", surplus_envs, 0)
-    if mode not in ("sync", "async"):
-        raise ValueError(f'mode must be "sync" or "async"; got {mode!r}.')
-    if order not in ("fixed", "first_come"):
-        raise ValueError(f'order must be "fixed" or "first_come"; got {order!r}.')
+    num_envs = checked_integer("num_envs", num_envs, 1, "Arguments of the env itself go to env_args= and env_kwargs=.")
+    num_workers = _checked_size("num_workers", num_workers)
+    batch_size = _checked_size("batch_size", batch_size)
+    envs_per_worker = _checked_size("envs_per_worker", envs_per_worker)
+    surplus_envs = checked_integer("surplus_envs", surplus_envs)
+    checked_choice("mode", mode, ("sync", "async"))
+    checked_choice("order", order, ("fixed", "first_come"))
     total, batch = _total_and_batch(num_envs, batch_size, mode, surplus_envs)
     if order == "fixed" and total % batch:
         raise ValueError(
@@ -108,13 +104,8 @@ def make_plan(
     return Plan(total, workers, batch * workers // total, workers, order)  # type: ignore[arg-type]
 
 
-def _check_size(name: str, size: Any, smallest: int) -> None:
-    if size is None and name != "num_envs":
-        return
-    if not isinstance(size, int) or isinstance(size, bool):
-        raise TypeError(f"{name} must be an int; got {size!r}.")
-    if size < smallest:
-        raise ValueError(f"{name} must be at least {smallest}; got {size}.")
+def _checked_size(name: str, size: Any) -> int | None:
+    return None if size is None else checked_integer(name, size, 1)
 
 
 def _total_and_batch(num_envs: int, batch_size: int | None, mode: str, surplus_envs: int) -> tuple[int, int]:

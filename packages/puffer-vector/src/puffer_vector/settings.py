@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import operator
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from pathlib import Path
 
 from puffer_vector.creators import Creator, Instance
 from puffer_vector.plan import Plan
@@ -42,7 +40,7 @@ class Settings:
     joint_spaces: bool = True
     context: str | None = None
     cpus: int = 1
-    flight_record: str | os.PathLike[str] | None = None
+    flight_record: Path | None = None
 
     @property
     def is_batched(self) -> bool:
@@ -73,19 +71,3 @@ class Phase(Enum):
     FRESH = "async_reset"
     RECV = "recv"
     SEND = "send"
-
-
-def checked_natural(name: str, value: Any) -> int:
-    """Return a seed, or the number of a world, as an int.
-
-    Raises:
-        TypeError: It is no integer.
-        ValueError: It is negative.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer >= 0; got {value!r}.") from None
-    if number < 0:
-        raise ValueError(f"{name} must be >= 0; got {number}.")
-    return number

@@ -178,7 +178,7 @@ class Worker:
         if worlds is None:
             declared = self.spec.creators[0]
             given = declared.kwargs.get("num_envs") if isinstance(declared, Creator) else None
-            worlds = given if isinstance(given, int) and given > 0 else None
+            worlds = int(given) if isinstance(given, int | np.integer) and given > 0 else None
         return EnvReport.of(env, worlds)
 
     def reset(self, seed: int | None, options: dict[str, Any] | None) -> Outcome:
