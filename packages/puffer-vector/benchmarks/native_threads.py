@@ -13,14 +13,20 @@ import puffer_vector
 from puffer_vector.autotune import machine
 
 
+def random_actions(vector: Any, seed: int) -> np.ndarray:
+    """Return one action for each agent."""
+    vector.action_space.seed(seed)
+    return np.asarray(vector.action_space.sample())
+
+
 def rate(vector: Any, seconds: float) -> float:
     """Return agent steps per second."""
-    actions = np.zeros((vector.agents_per_batch, *vector.single_action_space.shape), np.int32)
+    batches = [random_actions(vector, seed) for seed in range(32)]
     steps, start = 0, time.perf_counter()
     while (now := time.perf_counter()) - start < seconds:
-        for _ in range(20):
+        for actions in batches:
             vector.step(actions)
-        steps += 20
+        steps += len(batches)
         vector.episodes()
     return steps * vector.agents_per_batch / (now - start)
 

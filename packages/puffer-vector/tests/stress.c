@@ -4,7 +4,7 @@
 #undef NDEBUG
 #include <assert.h>
 
-enum { JOBS = 4, SLICES = 8, WORLDS = 1024, ROUNDS = 400, WORKERS = 3 };
+enum { JOBS = 4, THREADS = 3, SLICES = 8, WORLDS = 1024, ROUNDS = 400, WORKERS = 3 };
 static const int64_t LONG_NS = 60000000000;
 
 static int64_t cells[JOBS * WORLDS];
@@ -20,6 +20,7 @@ static void count_steps(void *context, int64_t first, int64_t last) {
 static void stress_pool(int may_spin, int use_futex) {
     PoolJob jobs[JOBS];
     PoolTask slices[JOBS][SLICES], wholes[JOBS];
+    PoolRange ranges[JOBS][THREADS + 1];
     const int32_t all[JOBS] = {0, 1, 2, 3};
     memset(jobs, 0, sizeof jobs);
     memset(cells, 0, sizeof cells);
@@ -29,10 +30,13 @@ static void stress_pool(int may_spin, int use_futex) {
             int64_t first = j * WORLDS + s * (WORLDS / SLICES);
             slices[j][s] = (PoolTask){count_steps, NULL, first, first + WORLDS / SLICES};
         }
+        for (int t = 0; t <= THREADS; t++)
+            ranges[j][t] = (PoolRange){.first = t * SLICES / (THREADS + 1), .last = (t + 1) * SLICES / (THREADS + 1)};
+        jobs[j].ranges = ranges[j];
         jobs[j].slices = slices[j], jobs[j].wholes = wholes + j;
         jobs[j].num_slices = jobs[j].done = SLICES, jobs[j].num_wholes = 1;
     }
-    Pool pool = {.num_jobs = JOBS, .num_threads = 3, .caller_helps = 1, .jobs = jobs};
+    Pool pool = {.num_jobs = JOBS, .num_threads = THREADS, .caller_helps = 1, .jobs = jobs};
     pool.waiter = (SignalWaiter){.spin_ns = 5000, .use_futex = use_futex, .may_spin = may_spin};
     assert(!pool_start(&pool));
     for (int round = 0; round < ROUNDS; round++) {

@@ -26,10 +26,15 @@ cdef extern from "native/pool.h" nogil:
         int64_t first_world
         int64_t last_world
 
+    ctypedef struct PoolRange:
+        uint32_t first
+        uint32_t last
+
     ctypedef struct PoolJob:
         uint32_t done
         uint32_t num_slices
         uint32_t num_wholes
+        PoolRange *ranges
         PoolTask *slices
         PoolTask *wholes
         int64_t alone_ns
@@ -48,6 +53,7 @@ cdef extern from "native/pool.h" nogil:
         SignalWaiter waiter
 
     bint pool_job_is_done(PoolJob *job)
+    bint pool_is_small(Pool *pool, PoolJob *job)
     void pool_submit(Pool *pool, PoolJob *job)
     int pool_wait(Pool *pool, const int32_t *indices, int num_indices, int count, int64_t timeout_ns)
     int pool_run(Pool *pool, int32_t index, int64_t timeout_ns)
@@ -108,6 +114,10 @@ cdef class StepPool:
         self._pool.jobs = <PoolJob *>calloc(max(num_jobs, 1), sizeof(PoolJob))
         if self._pool.jobs == NULL:
             raise MemoryError
+        for job in range(num_jobs):
+            self._pool.jobs[job].ranges = <PoolRange *>calloc(num_threads + caller_helps, sizeof(PoolRange))
+            if self._pool.jobs[job].ranges == NULL:
+                raise MemoryError
         self._capsules = [()] * num_jobs
         self._pool.num_jobs = num_jobs
         self._pool.num_threads = num_threads
@@ -127,6 +137,7 @@ cdef class StepPool:
         with nogil:
             pool_stop(self._pool)
         for job in range(self._pool.num_jobs):
+            free(self._pool.jobs[job].ranges)
             free(self._pool.jobs[job].slices)
             free(self._pool.jobs[job].wholes)
         free(self._pool.jobs)
@@ -174,6 +185,9 @@ cdef class StepPool:
         place.alone_ns = 0
         place.shared_ns = 0
         self._capsules[job] = tuple(capsules)
+        for thread in range(self._num_sharing):
+            place.ranges[thread].first = <uint32_t>(thread * num_slices // self._num_sharing)
+            place.ranges[thread].last = <uint32_t>((thread + 1) * num_slices // self._num_sharing)
         place.done = <uint32_t>num_slices
         place.num_slices = <uint32_t>num_slices
 
@@ -230,8 +244,12 @@ cdef class StepPool:
         self._is_left = True
 
     def num_slices(self, int job):
-        """Return the number of slices of job `job`; one that has a single slice is never shared."""
+        """Return the number of slices of job `job`."""
         return self._job(job).num_slices
+
+    def is_small(self, int job):
+        """Return whether `run` leaves job `job` to the calling thread: it is one slice, or shorter than a hand-over."""
+        return pool_is_small(self._pool, self._job(job))
 
     def times_ns(self, int job):
         """Return the average times of a step of job `job`, alone and shared; 0 where not measured."""

@@ -133,19 +133,19 @@ class ProcessVector(ParallelVector):
         block = Block(self._memory.bytes, self._shape)
         block.buffers.clear()
         self._slot_records, self._slot_messages = block.records, block.messages
-        self._spin = len(slots) + 1 <= self._settings.cpus
         for slot in slots:
             self._tell_bind(slot)
         self._answers(slots)
         if not self._settings.restart_failed:
             self._memory.close_fd()
-        self._signals = Signals(block.signals, len(slots), self._spin)
+        self._signals = Signals(block.signals, len(slots), len(slots) + 1 <= self._settings.cpus)
         self._progress = [progress_of(block, self._signals, slot) for slot in slots]
         return block.buffers, block.invalid
 
     def _tell_bind(self, slot: int) -> None:
         binding = self._plan.binding(slot)
-        self._tell(slot, ("bind", binding, self._shape, self._report, self._spin, self._restarts[slot]))
+        spin = slot < self._settings.cpus - 1  # those who may spin fill, with the caller, the CPUs and no more
+        self._tell(slot, ("bind", binding, self._shape, self._report, spin, self._restarts[slot]))
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its answer, or its end, is read later
             send_handle(self._pipes[slot], self._memory.fd, self._processes[slot].pid)
 

@@ -46,4 +46,14 @@ def merged(parts: Sequence[Records], extras: tuple[str, ...]) -> Records:
     if not filled:
         return no_records(extras).copy()
     records = np.concatenate(filled)
+    if _is_sorted(records):  # as the records of one object are
+        return records
     return records[np.lexsort((records["agent"], records["world"], records["step"]))]
+
+
+def _is_sorted(records: Records) -> bool:
+    later = np.zeros(max(len(records) - 1, 0), np.bool_)
+    for name in ("agent", "world", "step"):  # the last one decides
+        column = records[name]
+        later = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & later)
+    return bool(later.all())

@@ -34,6 +34,8 @@ from puffer_vector.worker import Outcome, Worker
 
 _RUN, _STOP = 1, 2
 _JOIN_S = 5.0
+_LOOK_AGAIN = 1000
+"""Steps after which it is measured again whether work is too small to be shared."""
 
 
 def make_threads(settings: Settings) -> ParallelVector:
@@ -66,6 +68,7 @@ class NativeThreads(OneSlotSteps):
         self._outcomes: dict[int, Any] = {}
         self._offered: dict[int, bool] = {}  # slots on a step: whether the pool knows of it
         self._pool: StepPool | None = None
+        self._small_steps = 0  # how many steps the calling thread now makes without asking the pool
         leave_in_forks(self)
         super().__init__(settings, built)
 
@@ -80,7 +83,6 @@ class NativeThreads(OneSlotSteps):
             for env, capsule in zip(worker.envs, capsules, strict=True):
                 _check_capsule(env, capsule)
             self._pool.set_job(slot, capsules)
-        self._is_small = helps and self._pool.num_slices(0) < 2  # there is nothing to share
         return bound
 
     @property
@@ -129,7 +131,8 @@ class NativeThreads(OneSlotSteps):
         return Outcome(infos, no_records())
 
     def _step_only(self, worker: Worker) -> list[dict[str, Any]]:
-        if self._is_small:
+        if self._small_steps:
+            self._small_steps -= 1
             return worker.step()
         self._started((0,))
         is_done = False
@@ -141,6 +144,8 @@ class NativeThreads(OneSlotSteps):
                 self._running.append(0)
                 self._queue.append(self._batch)
                 self._phase = Phase.RECV
+        if self._open_pool.is_small(0):
+            self._small_steps = _LOOK_AGAIN
         return worker.finish_step() if is_done else self.recv()[4]
 
     def _shut(self) -> None:

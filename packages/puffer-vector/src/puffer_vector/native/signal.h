@@ -6,7 +6,7 @@
  *   need = number of replies awaited         ... steps ...
  *   waits until need <= 0                <-  slot[k].reply = request; if it was awaited: need -= 1, wake at 0
  *
- * A waiter spins for a bounded time (never, when threads outnumber CPUs), then parks: on a futex under Linux, by
+ * A waiter spins for a bounded time (only so many that no CPU is wanted twice), then parks: on a futex under Linux, by
  * sleeping for growing times elsewhere. A woken waiter always looks again, so a lost or a spurious wake-up costs time
  * and never an answer. Only the last awaited reply wakes the caller.
  */
@@ -105,22 +105,21 @@ static inline int signal_park(uint32_t *word, uint32_t seen, int64_t timeout_ns,
     return interrupted ? -1 : 0;
 }
 
-/* A wait that was spun through makes the next one spin for twice as long; one that ended in a park, for half as long.
- * How long it then lasted says nothing: the other side may have waited for this CPU to be free. */
+/* A wait that was spun through makes the next ones spin for long, whatever it lasted: parking in a rare long wait costs
+ * more than the spinning before it. One that ended in a park makes the next spin for half as long. */
 static inline void signal_adapt(SignalWaiter *waiter, int64_t waited_ns) {
     if (!waiter->may_spin) return;
-    int64_t next = 2 * waited_ns + SPIN_MIN_NS;
-    if (waited_ns > waiter->spin_ns + SPIN_MIN_NS) {
-        next = waiter->spin_ns / 2;
-        if (++waiter->parks >= PARKS_TO_PROBE) {
-            waiter->parks = 0;
-            next = SPIN_MAX_NS;
-        }
+    if (waited_ns <= waiter->spin_ns + SPIN_MIN_NS) {
+        waiter->parks = 0;
+        waiter->spin_ns *= 2;
+    } else if (++waiter->parks < PARKS_TO_PROBE) {
+        waiter->spin_ns /= 2;
     } else {
         waiter->parks = 0;
-        if (next < waiter->spin_ns) next = waiter->spin_ns - (waiter->spin_ns - next) / 16;
+        waiter->spin_ns = SPIN_MAX_NS;
     }
-    waiter->spin_ns = next > SPIN_MAX_NS ? SPIN_MAX_NS : next < SPIN_MIN_NS ? SPIN_MIN_NS : next;
+    if (waiter->spin_ns > SPIN_MAX_NS) waiter->spin_ns = SPIN_MAX_NS;
+    if (waiter->spin_ns < SPIN_MIN_NS) waiter->spin_ns = SPIN_MIN_NS;
 }
 
 static inline void signal_post(SignalSlot *slot, uint32_t command, int use_futex) {
