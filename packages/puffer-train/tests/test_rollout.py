@@ -13,15 +13,6 @@ from puffer_train.errors import NonFiniteError
 from puffer_train.trainer import PuffeRL
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Many small operations: threads would only wait for each other."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
-
-
 class Clock(PufferEnv):
     """World w shows [w, step of the episode, step of the world]; step t of a world pays t and leads to t + 1.
 

@@ -3,7 +3,6 @@
 import copy
 
 import numpy as np
-import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
@@ -17,15 +16,6 @@ from puffer_train.trainer import PuffeRL
 NUM_ENVS, HORIZON, NUM_UPDATES, NUM_EPOCHS, NUM_MINIBATCHES = 8, 16, 10, 4, 4
 BATCH, MINIBATCH = NUM_ENVS * HORIZON, NUM_ENVS * HORIZON // NUM_MINIBATCHES
 SEED = 3
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Many small operations: threads would only wait for each other."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
 
 
 class Pendulums(PufferEnv):
