@@ -1,34 +1,13 @@
+import re
+
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
-from puffer_policies import MLP, MultiInput, NatureCNN, make_encoder
-from puffer_policies.encoders import MAX_ONE_HOT, ChoiceInput, has_channels_last, is_image
+from puffer_policies import MLP, ImpalaCNN, MultiInput, NatureCNN, ResidualMLP, make_encoder
+from puffer_policies.encoders import MAX_ONE_HOT, ChoiceInput
 from puffer_spaces import Layout
-
-
-@pytest.mark.parametrize(
-    ("space", "expected"),
-    [
-        (spaces.Box(0, 255, (84, 84, 3), np.uint8), True),
-        (spaces.Box(0, 255, (4, 84, 84), np.uint8), True),
-        (spaces.Box(0, 255, (84, 84), np.uint8), True),
-        (spaces.Box(0, 1, (7, 7, 3)), True),
-        (spaces.Box(0, 1, (11, 11), np.uint8), False),
-        (spaces.Box(0, 1, (2, 2, 2)), False),
-        (spaces.Box(-1, 1, (6,)), False),
-        (spaces.Discrete(3), False),
-    ],
-)
-def test_images_are_told_by_their_shape(space, expected):
-    assert is_image(space) is expected
-
-
-def test_channels_are_on_the_smaller_end():
-    assert has_channels_last((84, 84, 3))
-    assert has_channels_last((10, 10, 10))
-    assert not has_channels_last((4, 84, 84))
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu", "tanh", "silu", "elu"])
@@ -45,52 +24,55 @@ def test_mlp_has_its_layers(activation, layer_norm):
     ("arguments", "message"),
     [
         ({"input_size": 3, "activation": "step"}, "activation must be one of gelu, relu, tanh, silu, elu; got 'step'"),
-        ({"input_size": 0}, "input_size and num_layers must be at least 1; got input_size=0"),
-        ({"input_size": 3, "num_layers": 0}, "got input_size=3, num_layers=0"),
+        ({"input_size": 0}, "input_size must be at least 1; got 0"),
+        ({"input_size": 3, "hidden_size": -1}, "hidden_size must be at least 1; got -1"),
+        ({"input_size": 3, "num_layers": 0}, "num_layers must be at least 1; got 0"),
+        ({"input_size": (3,)}, r"input_size must be an integer; got \(3,\)"),
+        ({"input_size": 3, "hidden_size": 2.5}, "hidden_size must be an integer; got 2.5"),
     ],
 )
-def test_mlp_refuses_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        MLP(**arguments)
+@pytest.mark.parametrize("kind", [MLP, ResidualMLP])
+def test_bad_arguments_of_an_mlp_are_explained(kind, arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        kind(**arguments)
 
 
-@pytest.mark.parametrize(
-    "shape", [(84, 84, 3), (4, 84, 84), (72, 80, 4), (36, 36), (210, 160, 3), (20, 30, 3), (7, 7, 3), (3, 3, 3)]
-)
-def test_cnn_fits_images_of_any_size(shape):
-    encoder = NatureCNN(shape, 16, 1 / 255)
-    images = torch.randint(0, 256, (2, *shape), dtype=torch.uint8)
-
-    features = encoder(images)
-    features.sum().backward()
-
-    assert features.shape == (2, 16)
-    assert all(parameter.grad is not None for parameter in encoder.parameters())
+ENCODERS = {
+    "mlp": (lambda: MLP(12, 16), (12,)),
+    "residual": (lambda: ResidualMLP(12, 16), (12,)),
+    "nature": (lambda: NatureCNN((7, 7, 3), 16, 1 / 255), (7, 7, 3)),
+    "impala": (lambda: ImpalaCNN((3, 7, 7), 16, 1 / 255), (3, 7, 7)),
+    "choices": (lambda: ChoiceInput([3, 2], [0, 0]), (2,)),
+    "multi": (lambda: MultiInput(Layout(spaces.Dict(a=spaces.Box(-1, 1, (3,)), b=spaces.Discrete(4))), 16), (24,)),
+}
 
 
-def test_cnn_sees_pixels_over_255():
-    encoder = NatureCNN((40, 40, 3), 16, 1 / 255)
-    unscaled = NatureCNN((40, 40, 3), 16)
-    unscaled.load_state_dict(encoder.state_dict())
-    images = torch.randint(0, 256, (2, 40, 40, 3), dtype=torch.uint8)
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("num_rows", [0, 1, 5])
+def test_encoder_takes_any_number_of_rows(name, num_rows):
+    build, shape = ENCODERS[name]
+    encoder = build()
 
-    torch.testing.assert_close(encoder(images), unscaled(images.float() / 255), atol=1e-5, rtol=1e-4)
+    assert len(encoder(torch.zeros(num_rows, *shape, dtype=torch.uint8))) == num_rows
 
 
-def test_cnn_is_the_same_for_both_orders_of_channels():
-    last, first = NatureCNN((40, 44, 3), 16), NatureCNN((3, 40, 44), 16)
-    first.convolutions.load_state_dict(last.convolutions.state_dict())
-    images = torch.rand(2, 40, 44, 3)
+@pytest.mark.parametrize("name", ENCODERS)
+def test_rows_of_another_size_are_explained(name):
+    build, shape = ENCODERS[name]
+    encoder = build()
 
-    left, right = images.permute(0, 3, 1, 2), images
-    for layer_last, layer_first in zip(last.convolutions, first.convolutions, strict=True):
-        right = torch.relu(layer_last(right.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
-        left = torch.relu(layer_first(left))
-    torch.testing.assert_close(left, right.permute(0, 3, 1, 2), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(last(images), torch.relu(last.linear(right.flatten(1))), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(
-        first(images.permute(0, 3, 1, 2)), torch.relu(first.linear(left.flatten(1))), atol=1e-5, rtol=1e-5
-    )
+    for wrong in ((2, 5), (5,), (2, *shape, 2)):
+        with pytest.raises(ValueError, match=re.escape(f"got {wrong}. Pass rows of the space")):
+            encoder(torch.zeros(wrong, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("name", [name for name in ENCODERS if name != "choices"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_encoder_computes_in_the_dtype_of_its_weights(name, dtype):
+    build, shape = ENCODERS[name]
+    encoder = build().to(dtype)
+
+    assert encoder(torch.ones(2, *shape, dtype=torch.uint8)).dtype == dtype
 
 
 def test_choices_become_one_hot_rows():
@@ -101,6 +83,11 @@ def test_choices_become_one_hot_rows():
 
 def test_zero_rows_of_absent_agents_are_no_error():
     assert ChoiceInput([3], [5])(torch.tensor([[0], [9]])).tolist() == [[1, 0, 0], [0, 0, 1]]
+
+
+def test_too_many_choices_are_refused():
+    with pytest.raises(ValueError, match="at most 16,777,216 choices in all; got 1,099,511,627,776"):
+        ChoiceInput([2**40], [0])
 
 
 def test_many_choices_get_learned_vectors():

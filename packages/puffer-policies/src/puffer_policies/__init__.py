@@ -16,7 +16,8 @@ from puffer_policies.distributions import (
     TanhNormalHead,
     make_action_head,
 )
-from puffer_policies.encoders import MLP, MultiInput, NatureCNN, make_encoder
+from puffer_policies.encoders import MLP, MultiInput, make_encoder
+from puffer_policies.images import ImpalaCNN, NatureCNN
 from puffer_policies.independent import IndependentPolicies
 from puffer_policies.initialization import layer_init
 from puffer_policies.linear import Linear
@@ -25,7 +26,7 @@ from puffer_policies.observations import unflatten_observations
 from puffer_policies.policies import Policy, TrainablePolicy
 from puffer_policies.protocol import AdaptedPolicy, adapt_policy
 from puffer_policies.recurrent import LSTMWrapper, RecurrentPolicy
-from puffer_policies.residual import ImpalaCNN, ResidualBlock, ResidualMLP
+from puffer_policies.residual import ResidualBlock, ResidualMLP
 from puffer_policies.stock import Convolutional, Default, ProcgenResnet
 
 __version__ = _version("puffer-policies")

@@ -10,11 +10,12 @@ from torch import nn
 
 from puffer_policies.attention import AttentionMemory
 from puffer_policies.distributions import make_action_head
-from puffer_policies.encoders import MLP, NatureCNN, make_encoder
+from puffer_policies.encoders import MLP, make_encoder
+from puffer_policies.images import ImpalaCNN, NatureCNN
 from puffer_policies.memory import GRU, LSTM, Memory, MinGRU
 from puffer_policies.policies import Policy
 from puffer_policies.recurrent import RecurrentPolicy
-from puffer_policies.residual import ImpalaCNN, ResidualMLP
+from puffer_policies.residual import ResidualMLP
 from puffer_spaces import Layout
 
 MEMORIES: dict[str, Callable[[int, int], Memory]] = {

@@ -1,4 +1,7 @@
-"""Encoders: observations of any space in, features (rows, hidden_size) out. Each casts its input to float32 once."""
+"""Encoders: observations of any space in, features (rows, hidden_size) out.
+
+Each casts its input once, to the dtype of its weights.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from torch import nn
-from torch.nn import functional
 
-from puffer_policies.initialization import layer_init
+from puffer_policies.images import NatureCNN, image_scale, is_image
+from puffer_policies.initialization import check_sizes, layer_init
 from puffer_policies.linear import Linear
-from puffer_policies.observations import leaf_plan, read_leaf
+from puffer_policies.observations import leaf_plan, read_leaf, read_rows
 from puffer_spaces import Layout, Leaf
 
 Tensor = torch.Tensor
@@ -31,7 +34,11 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 MAX_ONE_HOT = 1024
 """A leaf with more choices than this in all gets learned vectors instead of a one-hot row."""
 
+MAX_CHOICES = 2**24
+"""A leaf with more choices than this is refused: its table of vectors would take more than 4 GiB."""
+
 EMBEDDING_SIZE = 64
+"""Length of a learned vector."""
 
 
 def make_activation(name: str) -> nn.Module:
@@ -43,25 +50,6 @@ def make_activation(name: str) -> nn.Module:
     if name not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {name!r}.")
     return ACTIVATIONS[name]()
-
-
-def is_image(space: spaces.Space[Any]) -> bool:
-    """Tell whether a CNN sees a space: a Box of three dimensions, at least 3 pixels a side, or of two from 32 on."""
-    if not isinstance(space, spaces.Box):
-        return False
-    if len(space.shape) == 2:
-        return min(space.shape) >= 32
-    return len(space.shape) == 3 and min(_height_and_width(space.shape)) >= 3
-
-
-def has_channels_last(shape: tuple[int, ...]) -> bool:
-    """Guess the axis of the channels: the smaller of first and last; the last where they are equal."""
-    return shape[0] >= shape[-1]
-
-
-def _height_and_width(shape: tuple[int, ...]) -> tuple[int, int]:
-    height, width = shape[:2] if has_channels_last(shape) else shape[1:]
-    return height, width
 
 
 class MLP(nn.Module):
@@ -84,10 +72,8 @@ class MLP(nn.Module):
         layer_norm: bool = False,
     ) -> None:
         super().__init__()
-        if input_size < 1 or num_layers < 1:
-            raise ValueError(
-                f"input_size and num_layers must be at least 1; got input_size={input_size}, num_layers={num_layers}."
-            )
+        check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
+        self.input_size = input_size
         self.hidden_size = hidden_size
         layers: list[nn.Module] = []
         for size in [input_size] + [hidden_size] * (num_layers - 1):
@@ -99,69 +85,8 @@ class MLP(nn.Module):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Map (rows, ...) of any dtype to (rows, hidden_size)."""
-        features: Tensor = self.layers(observations.reshape(observations.shape[0], -1).float())
-        return features
-
-
-class NatureCNN(nn.Module):
-    """Three convolutions and a linear layer, with rectifiers; smaller kernels for images below 36 pixels.
-
-    Mnih et al. 2015, "Human-level control through deep reinforcement learning" (Nature 518).
-
-    Args:
-        shape: (height, width, channels), (channels, height, width) or (height, width).
-        hidden_size: Outputs.
-        scale: Factor on pixels: 1 / 255 for bytes.
-        channels_last: Where the channels are; None chooses the smaller of first and last axis.
-    """
-
-    def __init__(
-        self, shape: tuple[int, ...], hidden_size: int = 128, scale: float = 1.0, channels_last: bool | None = None
-    ) -> None:
-        super().__init__()
-        self.shape = tuple(shape) if len(shape) == 3 else (*shape, 1)
-        self.channels_last = has_channels_last(self.shape) if channels_last is None else channels_last
-        self.scale = scale
-        self.hidden_size = hidden_size
-        size, channels = (self.shape[:2], self.shape[2]) if self.channels_last else (self.shape[1:], self.shape[0])
-        layers = []
-        for outputs, kernel, stride in _kernels(min(size)):
-            padding = kernel // 2 if stride == 1 and kernel == 3 and min(size) < 16 else 0
-            layers.append(layer_init(nn.Conv2d(channels, outputs, kernel, stride, padding)))
-            size = tuple((length + 2 * padding - kernel) // stride + 1 for length in size)
-            channels = outputs
-        self.convolutions = nn.ModuleList(layers)
-        self.linear = layer_init(Linear(channels * math.prod(size), hidden_size))
-
-    def forward(self, observations: Tensor) -> Tensor:
-        """Map (rows, *shape) of any dtype to (rows, hidden_size)."""
-        x = observations.reshape(-1, *self.shape).float()
-        if self.channels_last:
-            x = x.permute(0, 3, 1, 2)
-        for index, layer in enumerate(self.convolutions):
-            # The factor goes into the first kernels: that saves a pass over the pixels.
-            convolution = cast(nn.Conv2d, layer)
-            weight = convolution.weight * self.scale if index == 0 and self.scale != 1.0 else convolution.weight
-            x = functional.relu(functional.conv2d(x, weight, convolution.bias, convolution.stride, convolution.padding))
-        if self.channels_last:
-            x = x.permute(0, 2, 3, 1)
-        return functional.relu(self.linear(x.flatten(1)))
-
-
-def _kernels(length: int) -> list[tuple[int, int, int]]:
-    """Return (channels, kernel, stride) of each convolution for the shorter side of the image."""
-    if length >= 36:
-        return [(32, 8, 4), (64, 4, 2), (64, 3, 1)]
-    if length >= 16:
-        return [(32, 4, 2), (64, 3, 2), (64, 3, 1)]
-    if length >= 3:
-        return [(32, 3, 1), (64, 3, 1)]
-    raise ValueError(f"images must be at least 3 pixels wide and high; got {length}. Flatten them into an MLP.")
-
-
-def image_scale(space: spaces.Space[Any]) -> float:
-    """Return the factor that takes bytes to [0, 1], 1 for other dtypes."""
-    return 1.0 / 255.0 if space.dtype == np.uint8 and float(np.max(space.high)) > 1.0 else 1.0  # type: ignore[attr-defined]
+        weight = cast(Linear, self.layers[0]).weight
+        return cast(Tensor, self.layers(read_rows(observations, (self.input_size,), weight.dtype)))
 
 
 class ChoiceInput(nn.Module):
@@ -179,7 +104,12 @@ class ChoiceInput(nn.Module):
     def __init__(self, nvec: Any, start: Any) -> None:
         super().__init__()
         counts = torch.as_tensor(np.asarray(nvec, np.int64))
-        self.width = int(counts.sum())
+        self.width = sum(counts.tolist())
+        if self.width > MAX_CHOICES:
+            raise ValueError(
+                f"discrete observations must have at most {MAX_CHOICES:,} choices in all; got {self.width:,}. "
+                "Declare a Box with features of the value instead."
+            )
         first = torch.as_tensor(np.asarray(start, np.int64))
         self.register_buffer("first", first, persistent=False)
         self.register_buffer("last", counts - 1, persistent=False)
@@ -189,7 +119,7 @@ class ChoiceInput(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Map integers (rows, ...) to (rows, output_size). Values out of range count as the nearest choice."""
-        elements = values.reshape(values.shape[0], -1).long() - self.first
+        elements = read_rows(values, self.first.shape, torch.int64) - self.first
         elements = torch.maximum(torch.minimum(elements, self.last), torch.zeros_like(elements)) + self.offsets
         if self.embedding is not None:
             return cast(Tensor, self.embedding(elements)).sum(1)
@@ -210,7 +140,7 @@ class VectorInput(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Map (rows, ...) of any dtype to (rows, size)."""
-        return values.reshape(values.shape[0], -1).float()
+        return read_rows(values, (self.output_size,), torch.float32)
 
 
 class MultiInput(nn.Module):
@@ -241,6 +171,7 @@ class MultiInput(nn.Module):
     ) -> None:
         super().__init__()
         self.hidden_size = hidden_size
+        self.row_size = math.prod(layout.row_shape)
         self.plans = [leaf_plan(leaf, layout) for leaf in layout.leaves]
         self.inputs = nn.ModuleList([_leaf_input(leaf, hidden_size, make_cnn) for leaf in layout.leaves])
         size = sum(int(getattr(part, "output_size", hidden_size)) for part in self.inputs)
@@ -251,7 +182,8 @@ class MultiInput(nn.Module):
         if len(self.plans) == 1:
             parts = [self.inputs[0](observations)]
         else:
-            parts = [part(read_leaf(observations, plan)) for part, plan in zip(self.inputs, self.plans, strict=True)]
+            rows = read_rows(observations, (self.row_size,), observations.dtype)
+            parts = [part(read_leaf(rows, plan)) for part, plan in zip(self.inputs, self.plans, strict=True)]
         features: Tensor = self.mlp(parts[0] if len(parts) == 1 else torch.cat(parts, 1))
         return features
 

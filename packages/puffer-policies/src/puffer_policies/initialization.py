@@ -1,10 +1,11 @@
-"""Initial weights: orthogonal, with a gain for each place in the network."""
+"""Sizes of layers and their initial weights: orthogonal, with a gain for each place in the network."""
 
 from __future__ import annotations
 
 import math
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -15,6 +16,20 @@ ACTOR_GAIN = 0.01
 
 CRITIC_GAIN = 1.0
 """Gain of the last layer of the critic."""
+
+
+def check_sizes(**sizes: int) -> None:
+    """Raise unless every size is a positive integer.
+
+    Raises:
+        ValueError: One is smaller than 1; the message has its name.
+        TypeError: One is no integer.
+    """
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int | np.integer):
+            raise TypeError(f"{name} must be an integer; got {size!r}. Pass a whole number from 1 on.")
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1; got {size}. Pass a whole number from 1 on.")
 
 
 def layer_init(layer: Layer, std: float = math.sqrt(2), bias_const: float = 0.0) -> Layer:

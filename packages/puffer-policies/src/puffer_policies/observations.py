@@ -35,6 +35,20 @@ class _TuplePlan(NamedTuple):
 _plans: dict[int, tuple[weakref.ref[Any], Any]] = {}
 
 
+def read_rows(observations: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Return rows in the shape and dtype that a network computes with: (rows, ...) -> (rows, *shape).
+
+    Raises:
+        ValueError: A row has another number of elements.
+    """
+    if observations.ndim == 0 or math.prod(observations.shape[1:]) != math.prod(shape):
+        raise ValueError(
+            f"observations must be (rows, {', '.join(map(str, shape))}); got {tuple(observations.shape)}. "
+            "Pass rows of the space that the policy was built for, one observation as observations[None]."
+        )
+    return observations.reshape(observations.shape[0], *shape).to(dtype)
+
+
 def unflatten_observations(flat: Tensor, space: spaces.Space[Any] | Layout) -> Any:
     """Return a batch of flat rows in the structure of their space, each leaf with its own dtype and shape.
 

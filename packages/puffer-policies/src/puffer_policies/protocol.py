@@ -14,8 +14,8 @@ from torch import nn
 
 from puffer_policies.continuous import BoxHead
 from puffer_policies.distributions import make_action_head, torch_dtype
-from puffer_policies.encoders import image_scale, is_image
 from puffer_policies.heads import ActionHead, describe_output
+from puffer_policies.images import image_scale, is_image
 from puffer_policies.observations import unflatten_observations
 from puffer_policies.policies import TrainablePolicy
 from puffer_policies.recurrent import LSTMWrapper

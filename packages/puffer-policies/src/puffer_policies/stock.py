@@ -9,9 +9,8 @@ from torch import nn
 
 from puffer_policies.default import DefaultPolicy, env_spaces
 from puffer_policies.distributions import make_action_head
-from puffer_policies.encoders import NatureCNN, image_scale
+from puffer_policies.images import ImpalaCNN, NatureCNN, image_scale
 from puffer_policies.policies import Policy
-from puffer_policies.residual import ImpalaCNN
 
 Tensor = torch.Tensor
 
