@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from puffer_spaces import PufferError
+from puffer_spaces import MissingAdapter, MissingSuite, PufferError, UnknownEnvError
+
+PASSED_ON = (MissingAdapter, MissingSuite, UnknownEnvError)
+"""Errors of a creator that reach the caller as they are from every backend: they say what to install or to name."""
 
 
 class WorkerError(PufferError, RuntimeError):

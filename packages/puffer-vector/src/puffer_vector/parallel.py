@@ -132,9 +132,17 @@ class ParallelVector(WorkerCalls, VectorEnv, ABC):
     def _bind(self, report: EnvReport) -> tuple[Buffers, npt.NDArray[np.bool_]]:
         """Allocate all rows, have every worker bind its own, and return them with the array of invalid rows."""
 
+    def _request(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        """Return a call of a method of `Worker` as `_begin` takes it.
+
+        Raises:
+            TypeError: An argument cannot be passed to the workers.
+        """
+        return method, arguments
+
     @abstractmethod
-    def _begin(self, slots: Sequence[int], call: tuple[str, tuple[Any, ...]] | None) -> None:
-        """Start slots on a step (call None), or on a method of `Worker` with its arguments."""
+    def _begin(self, slots: Sequence[int], request: Any | None) -> None:
+        """Start slots on a step (request None), or on a call."""
 
     @abstractmethod
     def _await(self, slots: npt.NDArray[np.int32], count: int) -> None:
@@ -167,6 +175,7 @@ class ParallelVector(WorkerCalls, VectorEnv, ABC):
     def async_reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:  # noqa: D102
         self._check_open()
         seed = self._next_seed if seed is None else checked_integer("seed", seed)
+        request = self._request("reset", (seed, options))
         self._next_seed = None
         self._settle()
         for outcome in self._kept.values():
@@ -178,7 +187,7 @@ class ParallelVector(WorkerCalls, VectorEnv, ABC):
         if self._flight is not None:
             self._flight.reset(seed, options)
         self._started(range(len(self._slots)))
-        self._begin(range(len(self._slots)), ("reset", (seed, options)))
+        self._begin(range(len(self._slots)), request)
         self._queue = deque(self._groups)
         self._running = list(range(len(self._slots)))
         self._phase = Phase.RECV
@@ -289,12 +298,13 @@ class ParallelVector(WorkerCalls, VectorEnv, ABC):
         return self._call(range(len(self._slots)), method, arguments)
 
     def _call(self, slots: Sequence[int], method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        requests = [self._request(method, given) for given in arguments]
         self._started(slots)
         results: list[Any] = []
         failures: list[Exception] = []
         try:
-            for slot, given in zip(slots, arguments, strict=True):
-                self._begin([slot], (method, given))
+            for slot, request in zip(slots, requests, strict=True):
+                self._begin([slot], request)
             self._await(np.array(slots, np.int32), len(slots))
             for slot in slots:
                 try:

@@ -1,7 +1,8 @@
 """The worker's end of a process: what runs in the child from its start to its end.
 
-Messages of the start go through the pipe, one request and one answer at a time: "probe" and "bind". Then requests come
-as signals in shared memory: a step needs nothing else, another call has its method and arguments in the pipe.
+Messages of the start go through the pipe: the worker says that it is up, then there is one request and one answer at a
+time, "probe" and "bind". From then on requests come as signals in shared memory: a step needs nothing else, another
+call has its method and arguments in the pipe.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
 from puffer_vector._signal import Signals, start_watchdog
 from puffer_vector.block import Block, BlockShape
-from puffer_vector.errors import WorkerError
 from puffer_vector.memory import SharedMemory
+from puffer_vector.messages import call_failure, pickled, run_pickled_call, start_failure, unpicklable
 from puffer_vector.reports import EnvReport
 from puffer_vector.worker import Binding, Outcome, SlotSpec, Worker
 
 STEP, CALL, STOP = 1, 2, 3
 OUTCOME, VALUE, ERROR = 0, 1, 2
+UP = "up"
+"""What a worker says first. Building envs has a time limit, loading the interpreter and its libraries has not."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """A worker has one CPU's worth of work: libraries that read these get one thread, unless the caller set them."""
@@ -48,6 +50,7 @@ def run_worker(pipe: Connection, payload: bytes) -> None:
     worker: Worker | None = None
     served = None
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        pipe.send_bytes(pickled(UP))
         while served is None:
             request, *arguments = pickle.loads(pipe.recv_bytes())
             try:
@@ -58,27 +61,14 @@ def run_worker(pipe: Connection, payload: bytes) -> None:
                     reports = worker.probe(*arguments)
                 else:
                     served, reports = _bind(worker, pipe, *arguments)
-                answer = _dumps(reports)
+                answer = pickled(reports)
             except BaseException as error:
-                answer = _dumps(described_failure(worker, error))
+                answer = pickled(start_failure(worker, error))
             pipe.send_bytes(answer)
         served.serve()
     if worker is not None:
         with contextlib.suppress(Exception):
             worker.close()
-
-
-def described_failure(worker: Worker | None, error: BaseException) -> WorkerError:
-    """Make the error about a worker that could not build or bind its envs."""
-    if isinstance(error, WorkerError):
-        return error
-    reason = f"starting it raised {type(error).__name__}: {error}"
-    if worker is None:
-        import traceback
-
-        text = "".join(traceback.format_exception(error))
-        return WorkerError(f"its env creator cannot be unpickled in a worker: {error}", 0, remote_traceback=text)
-    return worker.describe_failure(reason, 0, error)
 
 
 def _leave_stop_signals_to_the_caller() -> None:
@@ -140,7 +130,7 @@ class Served:
             if command == STEP:
                 self._answer_step()
             elif command == CALL:
-                self._answer_call(*pickle.loads(self._pipe.recv_bytes()))
+                self._answer_call(self._pipe.recv_bytes())
         signals.finish(slot, OUTCOME)
 
     def _answer_step(self) -> None:
@@ -154,9 +144,9 @@ class Served:
         else:
             self._reply_outcome(outcome)
 
-    def _answer_call(self, method: str, arguments: tuple[Any, ...]) -> None:
+    def _answer_call(self, message: bytes) -> None:
         try:
-            value = getattr(self._worker, method)(*arguments)
+            value = run_pickled_call(self._worker, message)
         except BaseException as error:
             self._reply_error(error)
             return
@@ -179,9 +169,9 @@ class Served:
 
     def _reply(self, status: int, value: Any, num_records: int = 0) -> None:
         try:
-            message = _dumps(value)
+            message = pickled(value)
         except Exception as error:
-            self._reply_error(TypeError(f"what an env returns to another process must be picklable: {error}"))
+            self._reply_error(unpicklable(self._worker, error))
             return
         if len(message) <= len(self._message):
             self._message[: len(message)] = np.frombuffer(message, np.uint8)
@@ -191,20 +181,4 @@ class Served:
             self._pipe.send_bytes(message)
 
     def _reply_error(self, error: BaseException) -> None:
-        worker = self._worker
-        if not isinstance(error, Exception):
-            error = worker.describe_failure(f"the env raised {error!r}", int(worker.progress[0]), error)
-        elif isinstance(error, TypeError) and "picklable" in str(error):
-            error = worker.describe_failure(str(error), int(worker.progress[0]), error)
-        try:
-            pickle.loads(_dumps(error))
-        except Exception:
-            error = RuntimeError(f"{type(error).__name__}: {error}")
-        self._reply(ERROR, error)
-
-
-def _dumps(value: Any) -> bytes:
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception:
-        return bytes(cloudpickle.dumps(value))
+        self._reply(ERROR, call_failure(self._worker, error))

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import multiprocessing
 import multiprocessing.util  # registers its exit handler, which joins children: ours must be registered later
-import os
 import pickle
-import signal
 import time
 import weakref
-from collections.abc import Iterator, Sequence
-from multiprocessing import resource_tracker
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import send_handle
 from typing import Any
@@ -34,8 +32,8 @@ from puffer_vector._signal import Signals
 from puffer_vector.block import Block, BlockShape
 from puffer_vector.errors import WorkerError
 from puffer_vector.forks import leave_in_forks
-from puffer_vector.local import Call
 from puffer_vector.memory import SharedMemory
+from puffer_vector.messages import pickled_call, pickled_spec, slow_start_text
 from puffer_vector.parallel import ParallelVector
 from puffer_vector.process_worker import (
     CALL,
@@ -43,15 +41,16 @@ from puffer_vector.process_worker import (
     OUTCOME,
     STEP,
     STOP,
-    STOP_SIGNALS,
-    THREAD_VARIABLES,
     progress_of,
     run_worker,
 )
 from puffer_vector.reports import EnvReport
 from puffer_vector.settings import Settings
+from puffer_vector.starting import GUARD_HINT, exit_text, fork_server_id, make_context, start_process
 from puffer_vector.worker import Outcome, SlotSpec
 
+START_S = 60.0
+"""How long a process may take to load the interpreter and its libraries where there is a time limit, in seconds."""
 STOP_S = 1.0
 """How long a worker may take to close its envs, in seconds."""
 _open: weakref.WeakSet[ProcessVector] = weakref.WeakSet()
@@ -61,12 +60,7 @@ class ProcessVector(ParallelVector):
     """Steps envs in processes, one a slot."""
 
     def __init__(self, settings: Settings) -> None:
-        if getattr(multiprocessing.current_process(), "_inheriting", False):
-            raise RuntimeError(
-                'a script that makes a vector env of processes must do so below `if __name__ == "__main__":`, since '
-                "each worker imports the script first."
-            )
-        self._context: Any = multiprocessing.get_context(settings.context or _default_context())
+        self._context = make_context(settings.context)
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
         self._signals: Signals | None = None
@@ -82,33 +76,24 @@ class ProcessVector(ParallelVector):
 
     def _launch(self, specs: Sequence[SlotSpec]) -> list[EnvReport]:
         self._specs = list(specs)
-        with _one_thread_each(), _preloaded(self._context):
-            for spec in specs:
-                self._start(spec)
+        for spec in specs:
+            self._start(spec)
+        self._server = fork_server_id(self._context)
+        self._wait_until_up(range(len(specs)))
         mixed = self._settings.is_mixed
         probed = list(range(len(specs))) if mixed else [0]
         for slot in probed:
             self._tell(slot, ("probe", mixed))
-        return [report for reports in self._answers(probed) for report in reports]
+        return [report for reports in self._answers(probed, self._settings.timeout_s) for report in reports]
 
     def _start(self, spec: SlotSpec) -> None:
-        try:
-            payload = cloudpickle.dumps(spec)
-        except Exception as error:
-            raise TypeError(
-                f"the env creator must be picklable for processes; {spec.creators[0].name} is not: {error}. "
-                "Build what cannot be pickled inside the creator."
-            ) from error
+        payload = pickled_spec(spec, "processes")
         mine, its = self._context.Pipe()
-        process = self._context.Process(
-            target=run_worker, args=(its, payload), name=f"puffer-vector-{spec.index}", daemon=False
-        )
         try:
-            with _stop_signals_blocked(self._context):
-                process.start()
+            process = start_process(self._context, run_worker, (its, payload), f"puffer-vector-{spec.index}")
         except (EOFError, ConnectionError) as error:
             mine.close()
-            raise WorkerError(f"its process could not be started: {error!r}. {_GUARD}", spec.index) from error
+            raise WorkerError(f"its process could not be started: {error!r}. {GUARD_HINT}", spec.index) from error
         finally:
             its.close()
         if spec.index < len(self._processes):
@@ -135,7 +120,7 @@ class ProcessVector(ParallelVector):
         self._slot_records, self._slot_messages = block.records, block.messages
         for slot in slots:
             self._tell_bind(slot)
-        self._answers(slots)
+        self._answers(slots, self._settings.timeout_s)
         if not self._settings.restart_failed:
             self._memory.close_fd()
         self._signals = Signals(block.signals, len(slots), len(slots) + 1 <= self._settings.cpus)
@@ -153,13 +138,22 @@ class ProcessVector(ParallelVector):
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._pipes[slot].send_bytes(cloudpickle.dumps(message))
 
-    def _answers(self, slots: Sequence[int]) -> list[Any]:
+    def _wait_until_up(self, slots: Sequence[int]) -> None:
+        self._answers(slots, None if self._settings.timeout_s is None else max(START_S, self._settings.timeout_s))
+
+    def _answers(self, slots: Sequence[int], limit_s: float | None) -> list[Any]:
         """Return the answers of some workers to a message of the start. The first worker that fails ends the wait."""
         answers: dict[int, Any] = {}
+        deadline = math.inf if limit_s is None else time.monotonic() + limit_s
         sentinels = {process.sentinel: slot for slot, process in enumerate(self._processes)}
         while len(answers) < len(slots):
             pipes = {self._pipes[slot]: slot for slot in slots if slot not in answers}
-            ready = wait([*pipes, *sentinels])
+            left_s = max(deadline - time.monotonic(), 0.0)
+            ready = wait([*pipes, *sentinels], None if limit_s is None else left_s)
+            if not ready:
+                slot = min(pipes.values())
+                self._processes[slot].kill()
+                raise WorkerError(slow_start_text(limit_s), slot)
             answers |= {pipes[pipe]: self._read_answer(pipes[pipe]) for pipe in pipes if pipe in ready}
             for sentinel in [sentinel for sentinel in sentinels if sentinel in ready]:
                 slot = sentinels.pop(sentinel)
@@ -173,38 +167,37 @@ class ProcessVector(ParallelVector):
             raise self._lost_at_start(slot) from None
         if isinstance(answer, WorkerError):
             answer.worker_index = slot
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
     def _lost_at_start(self, slot: int) -> WorkerError:
         self._processes[slot].join(STOP_S)
-        return WorkerError(f"it ended with {self._exit_text(slot)} before it was ready. {_GUARD}", slot)
+        return WorkerError(f"it ended with {self._exit_text(slot)} before it was ready. {GUARD_HINT}", slot)
 
     def _exit_text(self, slot: int) -> str:
-        code = self._processes[slot].exitcode
-        if code is not None and code < 0:
-            with contextlib.suppress(ValueError):
-                return f"exit code {code} ({signal.Signals(-code).name})"
-        return f"exit code {code}"
+        return exit_text(self._processes[slot].exitcode, self._server)
 
     @property
     def _ready_signals(self) -> Signals:
         assert self._signals is not None
         return self._signals
 
-    def _begin(self, slots: Sequence[int], call: Call | None) -> None:
+    def _request(self, method: str, arguments: tuple[Any, ...]) -> bytes:
+        return pickled_call(method, arguments)
+
+    def _begin(self, slots: Sequence[int], request: bytes | None) -> None:
         signals = self._ready_signals
-        if call is None:
+        if request is None:
             self._on_step.update(slots)
             for slot in slots:
                 signals.post(slot, STEP)
             return
-        message = cloudpickle.dumps(call)
         for slot in slots:
             self._on_step.discard(slot)
             signals.post(slot, CALL)  # signal first: a long message needs its reader
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self._pipes[slot].send_bytes(message)
+                self._pipes[slot].send_bytes(request)
 
     def _await(self, slots: npt.NDArray[np.int32], count: int) -> None:
         signals = self._ready_signals
@@ -259,13 +252,14 @@ class ProcessVector(ParallelVector):
             raise error
         self._reap(slot)
         self._restarts[slot] += 1
-        with _one_thread_each():
-            self._start(self._specs[slot])
+        self._start(self._specs[slot])
+        self._server = fork_server_id(self._context)
+        self._wait_until_up([slot])
         self._ready_signals.forget(slot)
         self._tell_bind(slot)
-        self._answers([slot])
+        self._answers([slot], self._settings.timeout_s)
         self._started([slot])
-        self._begin([slot], ("replace_all", (self._seed, reason)))
+        self._begin([slot], self._request("replace_all", (self._seed, reason)))
 
     def _reap(self, slot: int) -> None:
         process = self._processes[slot]
@@ -274,6 +268,12 @@ class ProcessVector(ParallelVector):
         process.join()
         process.close()
         self._pipes[slot].close()
+
+    def leave_to_parent(self) -> None:
+        """See `ParallelVector.leave_to_parent`."""
+        super().leave_to_parent()
+        for process in self._processes:  # else the end of this process would wait for children that are its parent's
+            multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
 
     def _shut(self) -> None:
         """End all workers. See NOTE [Ends of workers]."""
@@ -311,59 +311,6 @@ class ProcessVector(ParallelVector):
             self.close()
 
 
-_GUARD = (
-    'If the script that calls make has no `if __name__ == "__main__":` around it, add one: each worker imports the '
-    "script."
-)
-
-
-def _default_context() -> str:
-    methods = multiprocessing.get_all_start_methods()
-    return "forkserver" if "forkserver" in methods else "spawn"
-
-
 def _close_all() -> None:
     for vector in list(_open):
         vector.close()
-
-
-@contextlib.contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Give processes that are started now one thread a numerical library, which reads the environment when loaded."""
-    added = [name for name in THREAD_VARIABLES if name not in os.environ]
-    os.environ.update(dict.fromkeys(added, "1"))
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
-
-
-@contextlib.contextmanager
-def _stop_signals_blocked(context: Any) -> Iterator[None]:
-    """Start processes with SIGINT and SIGTERM blocked.
-
-    A worker unblocks them when it is ready for them. A fork server that is started on the way never does: its end
-    would be the end of all its workers.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    if context.get_start_method() != "fork":
-        resource_tracker.ensure_running()  # its start, on the way of the others, would unblock them
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def _preloaded(context: Any) -> Iterator[None]:
-    """Have a fork server that is started now import what every worker needs, unless the caller chose for it."""
-    if context.get_start_method() == "forkserver":
-        from multiprocessing import forkserver
-
-        if getattr(forkserver._forkserver, "_preload_modules", None) == ["__main__"]:
-            context.set_forkserver_preload(["puffer_vector.process_worker"])
-    yield

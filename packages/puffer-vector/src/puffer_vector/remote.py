@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -18,13 +18,23 @@ import ray
 
 from puffer_spaces import Buffers
 from puffer_vector.errors import WorkerError
-from puffer_vector.local import Call
+from puffer_vector.messages import (
+    call_failure,
+    pickled,
+    pickled_call,
+    pickled_spec,
+    run_pickled_call,
+    slow_start_text,
+    start_failure,
+    unpicklable,
+)
 from puffer_vector.parallel import ParallelVector
-from puffer_vector.process_worker import described_failure
 from puffer_vector.reports import EnvReport
 from puffer_vector.settings import Settings
 from puffer_vector.worker import Binding, SlotSpec, Worker
 
+START_S = 300.0
+"""How long an actor may take to start, in seconds: a cluster may have to install what it needs."""
 STOP_S = 1.0
 """How long an actor may take to close its envs, in seconds."""
 _RESULTS = ("observations", "rewards", "terminals", "truncations", "masks", "final_observations", "action_mask")
@@ -51,8 +61,12 @@ class RemoteWorker:
                 self._worker = Worker(pickle.loads(self._payload))
             answer = getattr(self, method)(*pickle.loads(arguments))
         except BaseException as error:
-            answer = described_failure(self._worker, error)
-        return bytes(cloudpickle.dumps(answer))
+            answer = start_failure(self._worker, error)
+        return pickled(answer)
+
+    def is_up(self) -> bool:
+        """Answer as soon as the actor runs."""
+        return True
 
     def probe(self, all_objects: bool) -> list[EnvReport]:
         """Report what the envs are."""
@@ -74,35 +88,31 @@ class RemoteWorker:
         assert self._worker is not None
         assert self._rows is not None
         self._rows.actions[...] = actions
-        return self._answer(self._worker.step_and_collect, ())
+        return self._answer(self._worker.step_and_collect)
 
-    def call(self, method: str, arguments: bytes) -> tuple[dict[str, Any], bytes]:
-        """Call a method of the worker; return the rows and the pickled result."""
-        return self._answer(getattr(self._worker, method), pickle.loads(arguments))
+    def call(self, request: bytes) -> tuple[dict[str, Any], bytes]:
+        """Carry out a call of a method of the worker; return the rows and the pickled result."""
+        assert self._worker is not None
+        return self._answer(run_pickled_call, self._worker, request)
 
     def put(self, rows: dict[str, npt.NDArray[Any]]) -> None:
         """Overwrite rows."""
         for name, values in rows.items():
             getattr(self._rows, name)[...] = values
 
-    def _answer(self, call: Any, arguments: tuple[Any, ...]) -> tuple[dict[str, Any], bytes]:
+    def _answer(self, call: Any, *arguments: Any) -> tuple[dict[str, Any], bytes]:
         worker = self._worker
         assert worker is not None
         try:
             answer = call(*arguments)
-        except Exception as error:
-            answer = error
         except BaseException as error:
-            answer = worker.describe_failure(f"the env raised {error!r}", int(worker.progress[0]), error)
+            answer = call_failure(worker, error)
         try:
-            message = cloudpickle.dumps(answer)
-            if isinstance(answer, Exception):
-                pickle.loads(message)
+            message = pickled(answer)
         except Exception as error:
-            reason = f"what an env returns to another process must be picklable: {error}"
-            message = cloudpickle.dumps(worker.describe_failure(reason, int(worker.progress[0]), error))
+            message = pickled(unpicklable(worker, error))
         rows = {name: array for name in _RESULTS if (array := getattr(self._rows, name)) is not None}
-        return {**rows, "invalid": self._invalid}, bytes(message)
+        return {**rows, "invalid": self._invalid}, message
 
 
 class RayVector(ParallelVector):
@@ -129,23 +139,38 @@ class RayVector(ParallelVector):
         self._is_counted = True
         self._specs = list(specs)
         self._actors = [self._actor(spec) for spec in specs]
+        self._wait_until_up(self._actors)
         mixed = self._settings.is_mixed
         probed = range(len(specs)) if mixed else [0]
-        refs = [self._tell(slot, "probe", mixed) for slot in probed]
-        return [report for slot, ref in zip(probed, refs, strict=True) for report in self._answer(slot, ref)]
+        refs = {slot: self._tell(slot, "probe", mixed) for slot in probed}
+        return [report for reports in self._answers(refs) for report in reports]
 
     def _actor(self, spec: SlotSpec) -> Any:
-        try:
-            payload = cloudpickle.dumps(spec)
-        except Exception as error:
-            raise TypeError(
-                f"the env creator must be picklable for ray; {spec.creators[0].name} is not: {error}. "
-                "Build what cannot be pickled inside the creator."
-            ) from error
-        return ray.remote(RemoteWorker).options(num_cpus=1, max_restarts=0).remote(payload)
+        cpus = 0 if _started_ray else 1  # on this machine more workers than CPUs are allowed
+        options = ray.remote(RemoteWorker).options(num_cpus=cpus, max_restarts=0)
+        return options.remote(pickled_spec(spec, "ray"))
 
     def _tell(self, slot: int, method: str, *arguments: Any) -> Any:
         return self._actors[slot].start.remote(method, cloudpickle.dumps(arguments))
+
+    def _wait_until_up(self, actors: Sequence[Any]) -> None:
+        up = [actor.is_up.remote() for actor in actors]
+        late = ray.wait(up, num_returns=len(up), timeout=START_S)[1]
+        if late:
+            cpus = ray.cluster_resources().get("CPU", 0)
+            raise WorkerError(
+                f"its actor did not start within {START_S:g} s. Each actor takes one of the {cpus:g} CPUs of the Ray "
+                "cluster: use fewer workers, or add machines",
+                self._actors.index(actors[up.index(late[0])]),
+            )
+
+    def _answers(self, refs: Mapping[int, Any]) -> list[Any]:
+        """Return the answers of slots to a message of the start."""
+        limit_s = self._settings.timeout_s
+        late = ray.wait(list(refs.values()), num_returns=len(refs), timeout=limit_s)[1]
+        if late:
+            raise WorkerError(slow_start_text(limit_s), next(slot for slot, ref in refs.items() if ref == late[0]))
+        return [self._answer(slot, ref) for slot, ref in refs.items()]
 
     def _answer(self, slot: int, ref: Any) -> Any:
         try:
@@ -154,14 +179,12 @@ class RayVector(ParallelVector):
             raise WorkerError(f"its actor ended before it was ready: {error}", slot) from error
         if isinstance(answer, WorkerError):
             answer.worker_index = slot
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
     def _bind(self, report: EnvReport) -> tuple[Buffers, npt.NDArray[np.bool_]]:
-        slots = range(len(self._specs))
-        refs = [self._tell_bind(slot) for slot in slots]
-        for slot, ref in zip(slots, refs, strict=True):
-            self._answer(slot, ref)
+        self._answers({slot: self._tell_bind(slot) for slot in range(len(self._specs))})
         buffers = Buffers.allocate(
             report.single_observation_space, report.single_action_space, self._plan.num_rows, report.action_mask_size
         )
@@ -173,15 +196,18 @@ class RayVector(ParallelVector):
     def _rows_of(self, slot: int) -> slice:
         return slice(slot * self._plan.rows_per_slot, (slot + 1) * self._plan.rows_per_slot)
 
-    def _begin(self, slots: Sequence[int], call: Call | None) -> None:
+    def _request(self, method: str, arguments: tuple[Any, ...]) -> bytes:
+        return pickled_call(method, arguments)
+
+    def _begin(self, slots: Sequence[int], request: bytes | None) -> None:
         for slot in slots:
             actor = self._actors[slot]
-            if call is None:
+            if request is None:
                 self._on_step.add(slot)
                 self._refs[slot] = actor.step.remote(self._buffers.actions[self._rows_of(slot)])
             else:
                 self._on_step.discard(slot)
-                self._refs[slot] = actor.call.remote(call[0], cloudpickle.dumps(call[1]))
+                self._refs[slot] = actor.call.remote(request)
 
     def _await(self, slots: npt.NDArray[np.int32], count: int) -> None:
         while True:
@@ -227,9 +253,10 @@ class RayVector(ParallelVector):
             raise self._about_world(reason, slot, world)
         self._restarts[slot] += 1
         self._actors[slot] = self._actor(self._specs[slot])
-        self._answer(slot, self._tell_bind(slot))
+        self._wait_until_up([self._actors[slot]])
+        self._answers({slot: self._tell_bind(slot)})
         self._started([slot])
-        self._begin([slot], ("replace_all", (self._seed, reason)))
+        self._begin([slot], self._request("replace_all", (self._seed, reason)))
 
     def set_state(self, state: bytes) -> None:  # noqa: D102
         super().set_state(state)
@@ -241,7 +268,7 @@ class RayVector(ParallelVector):
     def _shut(self) -> None:
         global _open_vectors, _started_ray
         if self._failure is None and self._actors:
-            closing = [actor.call.remote("close", cloudpickle.dumps(())) for actor in self._actors]
+            closing = [actor.call.remote(self._request("close", ())) for actor in self._actors]
             with contextlib.suppress(Exception):
                 ray.wait(closing, num_returns=len(closing), timeout=STOP_S)
         for actor in self._actors:

@@ -22,9 +22,9 @@ class SerialVector(OneSlotSteps):
         self._outcomes: dict[int, Any] = {}
         super().__init__(settings, built)
 
-    def _begin(self, slots: Sequence[int], call: Call | None) -> None:
+    def _begin(self, slots: Sequence[int], request: Call | None) -> None:
         for slot in slots:
-            self._calls[slot] = call
+            self._calls[slot] = request
 
     def _await(self, slots: npt.NDArray[np.int32], count: int) -> None:
         for slot in slots[:count].tolist():

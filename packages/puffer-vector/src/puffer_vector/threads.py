@@ -90,10 +90,10 @@ class NativeThreads(OneSlotSteps):
         assert self._pool is not None
         return self._pool
 
-    def _begin(self, slots: Sequence[int], call: Call | None) -> None:
+    def _begin(self, slots: Sequence[int], request: Call | None) -> None:
         for slot in slots:
-            if call is not None:
-                self._calls[slot] = call
+            if request is not None:
+                self._calls[slot] = request
                 continue
             self._offered[slot] = not self._settings.plan.is_sync
             if self._offered[slot]:
@@ -250,10 +250,10 @@ class PythonThreads(LocalVector):
             self._threads.append(thread)
         return bound
 
-    def _begin(self, slots: Sequence[int], call: Call | None) -> None:
-        self._is_shared = call is not None or self._sharing is None or self._sharing.choose()
+    def _begin(self, slots: Sequence[int], request: Call | None) -> None:
+        self._is_shared = request is not None or self._sharing is None or self._sharing.choose()
         for slot in slots:
-            self._board.calls[slot] = call
+            self._board.calls[slot] = request
             if slot < self._num_own or not self._is_shared:
                 self._own.append(slot)
             else:

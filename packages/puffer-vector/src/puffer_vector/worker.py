@@ -14,7 +14,7 @@ import numpy.typing as npt
 from puffer_spaces import Buffers, PufferEnv, hash2, reset_env, world_seed
 from puffer_vector._actions import any_set
 from puffer_vector.creators import Creator, Instance
-from puffer_vector.errors import WorkerError
+from puffer_vector.errors import PASSED_ON, WorkerError
 from puffer_vector.infos import indexed_infos
 from puffer_vector.records import local_to_global, no_records
 from puffer_vector.reports import EnvReport
@@ -160,6 +160,8 @@ class Worker:
         seed = world_seed(self.spec.seed, self.spec.first_unit + index)
         try:
             env = creator.build(rows, seed, self.spec.num_worlds)
+        except PASSED_ON:
+            raise
         except Exception as error:
             self._fail(error, f"building {creator.name} raised", index)
         if any(env is other for other in self.envs):
