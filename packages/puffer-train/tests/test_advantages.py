@@ -239,12 +239,17 @@ def test_r004_without_the_compiled_module_one_notice_and_the_same_results(monkey
         torch.testing.assert_close(one[1], other[1], atol=1e-5, rtol=0)
 
 
-def test_wrong_shapes_are_named():
-    tensors = list(segment([1, 2], [0, 0, 0]))
-    tensors[1] = tensors[1][:, :-1]
+NAMES = ("rewards", "values", "final_values", "terminals", "truncations", "valid", "ratios", "advantages", "targets")
 
-    with pytest.raises(ValueError, match="one column more"):
-        estimate_advantages(*tensors, gamma=1.0, gae_lambda=1.0)
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_wrong_shapes_are_named(name):
+    tensors = dict(zip(NAMES, segment([1, 2], [0, 0, 0]), strict=False))
+    tensors |= {name: torch.zeros(1, 2) for name in NAMES[6:]}
+    tensors[name] = tensors[name][:, :-1]
+
+    with pytest.raises(ValueError, match=f"{name} must have .*got"):
+        estimate_advantages(**tensors, gamma=1.0, gae_lambda=1.0)
 
 
 @pytest.mark.parametrize("values", [[3.0], [2.0, 2.0, 2.0], [1e6] * 5])

@@ -95,6 +95,24 @@ def test_a_run_may_go_on_with_another_number_of_envs(make_trainer, tmp_path):
         assert trainer.epoch == 3
 
 
+@pytest.mark.parametrize("vec_options", [{}, {"batch_size": 4, "backend": "threads", "num_workers": 2}])
+def test_a_trainer_that_goes_back_without_a_state_of_its_envs_begins_new_episodes(make_trainer, cells, vec_options):
+    class Forgetful(cells):
+        has_state = False
+
+    with make_trainer(True, env=Forgetful, vec_options=vec_options) as trainer:
+        trainer.updates(1)
+        state = copy.deepcopy(trainer.state_dict())
+        trainer.updates(1)
+        trainer.load_state_dict(state)
+        assert (trainer.return_scale.returns == 0).all()
+        stats = trainer.evaluate()
+
+        assert stats["agent_steps"] == 64
+        assert trainer.experience.valid.all()
+        assert all((part == 0).all() for part in trainer.experience.states)
+
+
 def test_r089_a_compiled_or_distributed_policys_names_load(make_trainer, tmp_path):
     with make_trainer() as trainer:
         trainer.updates(1)

@@ -59,6 +59,13 @@ def test_clipping_comes_before_scaling():
     assert scale.apply(torch.tensor([-8.0, 2.0]), 4.0).tolist() == [-1.0, 0.5]
 
 
+def test_the_stored_rewards_stay_as_they_came():
+    experience = experience_of([-8.0, 3.0])
+    ReturnScale(1).update(experience, gamma=0.9, reward_clip=1.0)
+
+    assert experience.rewards.tolist() == [[-8.0, 3.0]]
+
+
 @pytest.mark.parametrize("reward", [0.0, 1e-12])
 def test_no_reward_leaves_a_usable_scale(reward):
     scale = ReturnScale(1)

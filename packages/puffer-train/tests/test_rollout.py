@@ -181,11 +181,13 @@ def test_without_final_observations_a_truncated_step_is_left_out_with_one_warnin
         with pytest.warns(RuntimeWarning, match="without final observations") as warned:
             trainer.evaluate()
         trainer.train()
-        trainer.evaluate()
+        stats = trainer.evaluate()
 
         assert len(warned) == 1
         assert trainer.experience.valid.tolist() == [[True, False] * 3, [True, True, False] * 2]
         assert trainer.agent_steps == 24
+        # Step t pays t: world 0 keeps 6, 8 and 10, world 1 keeps 6, 7, 9 and 10.
+        assert stats["mean_reward"] == pytest.approx((24 + 32) / 7)
 
 
 def test_r074_memory_is_zeroed_where_an_episode_ends_and_nowhere_else():
@@ -308,6 +310,26 @@ def test_b6_dead_agents_are_not_valid_and_their_rubbish_does_not_arrive():
         assert torch.isfinite(experience.observations).all()
         assert trainer.agent_steps == stats["agent_steps"] == 11
         assert stats["mean_reward"] == pytest.approx(19 / 11)
+
+
+class Deserted(Crowd):
+    """A crowd whose agent 1 leaves without a flag, from an observation that nobody knows."""
+
+    def step(self, actions):
+        result = super().step(actions)
+        self.terminals[1] = False
+        return result
+
+
+def test_a_step_after_which_an_agent_left_without_a_flag_is_left_out():
+    with make_trainer(env=Deserted, policy=Counter(), vec_options={"num_envs": 1}, horizon=7) as trainer:
+        stats = trainer.evaluate()
+        experience = trainer.experience
+
+        assert experience.valid[1].tolist() == [True, False, False, False, False, True, False]
+        assert experience.rewards[1].tolist() == [1, 0, 0, 0, 0, 1, 0]
+        assert stats["mean_reward"] == pytest.approx(1.0)
+        assert [experience.values[1, t].item() % 1000 for t in (0, 1, 5, 6)] == [1, 2, 1, 2]
 
 
 def test_memory_of_a_dead_agent_starts_anew_when_it_returns():

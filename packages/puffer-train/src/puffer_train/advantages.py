@@ -65,8 +65,10 @@ def estimate_advantages(
             f"values must have one column more than rewards; got {tuple(values.shape)} and {tuple(shape)}. "
             "Append the value of the observation after the last step."
         )
-    for name, tensor in (("final_values", final_values), ("terminals", terminals), ("valid", valid)):
-        if tensor.shape != shape:
+    named = {"final_values": final_values, "terminals": terminals, "truncations": truncations, "valid": valid}
+    named |= {"ratios": ratios, "advantages": advantages, "targets": targets}
+    for name, tensor in named.items():
+        if tensor is not None and tensor.shape != shape:
             raise ValueError(f"{name} must have the shape of rewards, {tuple(shape)}; got {tuple(tensor.shape)}.")
     advantages = torch.empty_like(rewards) if advantages is None else advantages
     targets = torch.empty_like(rewards) if targets is None else targets

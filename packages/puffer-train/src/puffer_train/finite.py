@@ -17,8 +17,9 @@ def check_rewards(rewards: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_]
     Raises:
         NonFiniteError: The message names world, agent row and step.
     """
-    if math.isfinite(rewards.sum()):
-        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if math.isfinite(rewards.sum()):
+            return
     bad = np.flatnonzero(valid & ~np.isfinite(rewards))
     if len(bad):
         row = int(bad[0])

@@ -48,7 +48,7 @@ class ReturnScale:
         # Steps lead: each is one operation on all agents.
         rewards = experience.agent_steps("rewards").T.contiguous()
         if reward_clip is not None:
-            rewards = rewards.clamp_(-reward_clip, reward_clip)
+            rewards = rewards.clamp(-reward_clip, reward_clip)
         valid = experience.agent_steps("valid").T.contiguous()
         ended = experience.agent_steps("terminals") | experience.agent_steps("truncations")
         restarts = ended.T | ~valid

@@ -152,8 +152,10 @@ class Rollout:
         check_rewards(rewards, acted, self._places(ids))
         ended = (terminals | truncations) & acted
         self._write_outcome(ids, rows, acted, rewards, terminals, truncations)
-        if self.vec.invalid.any():  # an environment was replaced: what led here never happened
-            self._invalidate(ids, self.vec.invalid & acted)
+        # An environment was replaced, or an agent left without a flag: what its last action led to is unknown.
+        unknown = acted & (self.vec.invalid | ~(masks | ended))
+        if unknown.any():
+            self._invalidate(ids, unknown)
         resets = ended | ~masks | ~acted
         if self._state and resets.any():
             reset_rows = torch.from_numpy(ids[resets]).to(self.device)
@@ -211,6 +213,7 @@ class Rollout:
         for row in ids[which].tolist():
             if 0 < self._slots[row] <= self.experience.num_slots:
                 self.experience.write("valid", slice(row, row + 1), int(self._slots[row]) - 1, False)
+                self.experience.write("rewards", slice(row, row + 1), int(self._slots[row]) - 1, 0.0)
 
     def _final_values(self, ids: npt.NDArray[np.int64], observations: npt.NDArray[Any]) -> torch.Tensor:
         """Return the values of observations in which episodes were cut, with the memory from before its reset."""
@@ -343,7 +346,10 @@ class Rollout:
     def start_anew(self, epoch: int) -> None:
         """Begin the next rollout with new episodes, other than those that the run began with."""
         self._reset_seed = hash2(self.seed, epoch) >> 1 if epoch else self.seed
-        self._num_steps[:] = 0
+        for counts in (self._slots, self._num_outcomes, self._num_steps):
+            counts[:] = 0
+        self._acted[:] = False
+        self._held = None
         self.is_started = False
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
