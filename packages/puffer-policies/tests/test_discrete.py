@@ -186,13 +186,6 @@ def test_mask_of_a_bernoulli_forces_bits():
     assert head.sample(torch.tensor([[50.0, -50.0]]), torch.tensor([[0.99, 0.01]]), mask).tolist() == [[0, 1]]
 
 
-def test_mask_of_the_wrong_width_is_refused():
-    head = CategoricalHead([3, 2])
-
-    with pytest.raises(ValueError, match=r"action_mask must be bool \(rows, 5\); got \(1, 3\)"):
-        head.sample(torch.zeros(1, 5), torch.zeros(1, 2), torch.ones(1, 3, dtype=torch.bool))
-
-
 def test_infinite_negative_logits_are_masks():
     head = CategoricalHead([3], action_shape=())
     logits = torch.tensor([[0.0, -math.inf, 0.0]], requires_grad=True)

@@ -77,9 +77,12 @@ def test_space_of_another_kind_is_refused():
         make_action_head(spaces.Text(4))
 
 
-def test_wide_integer_box_is_refused():
+@pytest.mark.parametrize(
+    "space", [spaces.Box(0, 1000, (2,), np.int32), spaces.Box(-(2**63), 2**63 - 1, (1,), np.int64)]
+)
+def test_wide_integer_box_is_refused(space):
     with pytest.raises(TypeError, match="at most 256 values per element"):
-        make_action_head(spaces.Box(0, 1000, (2,), np.int32))
+        make_action_head(space)
 
 
 def test_composite_sums_its_leaves():
@@ -145,4 +148,5 @@ def test_heads_move_and_copy_without_state():
     head = make_action_head(MIXED)
 
     assert head.state_dict() == {}
-    assert {buffer.dtype for buffer in head.to(torch.float64).buffers()} <= {torch.float64, torch.int64}
+    assert {buffer.dtype for buffer in head.to(torch.float16).buffers()} <= {torch.float32, torch.int64}
+    assert {buffer.device.type for buffer in head.to("meta").buffers()} == {"meta"}

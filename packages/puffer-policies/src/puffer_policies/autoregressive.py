@@ -49,53 +49,47 @@ class AutoregressiveHead(CategoricalHead):
         for embedding in self.chosen:
             nn.init.normal_(cast(nn.Embedding, embedding).weight, std=0.1)
 
-    def log_prob_and_entropy(
-        self, parameters: Tensor, actions: Tensor, action_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Sum over the elements, each given the choices before it."""
-        choices, masks = self._to_choices(actions), self._element_masks(action_mask)
-        features = parameters.float()
+    def expected(self) -> str:
+        """Say in words what a policy returns for this head."""
+        return f"features (rows, {self.num_parameters})"
+
+    def _log_prob_and_entropy(self, parameters: Tensor, actions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        choices, features = self._to_choices(actions), parameters
         log_probs, entropies = [], []
-        for index, mask in enumerate(masks):
-            log_prob, entropy = categorical_terms(self._logits_of(index, features), choices[:, index], mask)
+        for index, element_mask in enumerate(self._element_masks(mask)):
+            logits = self._element_logits(index, features)
+            log_prob, entropy = categorical_terms(logits, choices[:, index], element_mask)
             log_probs.append(log_prob)
             entropies.append(entropy)
             features = self._after(index, features, choices[:, index])
         return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
 
-    def entropy(self, parameters: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        """Sum the entropies of the elements, each given the most likely choices before it."""
-        return self.log_prob_and_entropy(parameters, self.mode(parameters, action_mask), action_mask)[1]
+    def _entropy(self, parameters: Tensor, mask: Tensor | None) -> Tensor:
+        return self._log_prob_and_entropy(parameters, self.mode(parameters, mask), mask)[1]
 
-    def expected(self) -> str:
-        """Say in words what a policy returns for this head."""
-        return f"features (rows, {self.num_parameters})"
+    def _sample(self, parameters: Tensor, noise: Tensor, mask: Tensor | None) -> Tensor:
+        return self._choose(parameters, mask, noise)
 
-    def _sample(self, parameters: Tensor, noise: Tensor, action_mask: Tensor | None) -> Tensor:
-        return self._choose(parameters, action_mask, noise)
+    def _mode(self, parameters: Tensor, mask: Tensor | None) -> Tensor:
+        return self._choose(parameters, mask, None)
 
-    def _mode(self, parameters: Tensor, action_mask: Tensor | None) -> Tensor:
-        return self._choose(parameters, action_mask, None)
-
-    def _choose(self, features: Tensor, action_mask: Tensor | None, noise: Tensor | None) -> Tensor:
+    def _choose(self, features: Tensor, mask: Tensor | None, noise: Tensor | None) -> Tensor:
         choices = []
-        for index, mask in enumerate(self._element_masks(action_mask)):
-            logits = masked(self._logits_of(index, features), mask)
+        for index, element_mask in enumerate(self._element_masks(mask)):
+            logits = masked(self._element_logits(index, features), element_mask)
             choices.append(logits.argmax(1) if noise is None else invert_cdf(logits, noise[:, index]))
             features = self._after(index, features, choices[-1])
         return self._to_actions(torch.stack(choices, 1))
 
-    def _logits_of(self, index: int, features: Tensor) -> Tensor:
-        return cast(Tensor, self.logits[index](torch.tanh(features)))
+    def _element_logits(self, index: int, features: Tensor) -> Tensor:
+        layer = cast(Linear, self.logits[index])
+        return cast(Tensor, layer(torch.tanh(features).to(layer.weight.dtype))).float()
 
     def _after(self, index: int, features: Tensor, choices: Tensor) -> Tensor:
         return features + self.chosen[index](choices) if index < len(self.chosen) else features
 
-    def _element_masks(self, action_mask: Tensor | None) -> list[Tensor | None]:
-        if action_mask is None:
-            return [None] * len(self.nvec)
-        self.check_mask(action_mask)
-        return list(action_mask.bool().split(list(self.nvec), 1))
+    def _element_masks(self, mask: Tensor | None) -> list[Tensor | None]:
+        return [None] * len(self.nvec) if mask is None else list(mask.split(list(self.nvec), 1))
 
     def _bad_rows(self, parameters: Tensor) -> Tensor:
         return ~torch.isfinite(parameters).all(1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import distributions
 from torch.nn import functional
 
 from puffer_policies.heads import ONE_BELOW, ActionHead
@@ -77,6 +78,14 @@ class BoxHead(ActionHead):
         for name, values in (("half_range", half_range), ("center", center)):
             self.register_buffer(name, torch.from_numpy(values).float() if is_scaled else None, persistent=False)
 
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Move the bounds with the module, but keep them float32: half precision would round them."""
+        exact = dict(self.named_buffers(recurse=False))
+        super()._apply(fn, recurse)
+        for name, buffer in exact.items():
+            setattr(self, name, buffer.to(getattr(self, name).device))
+        return self
+
     def env_actions(self, actions: Tensor) -> Tensor:
         """Clip actions to the bounds of the Box."""
         if not self.clips:
@@ -85,32 +94,22 @@ class BoxHead(ActionHead):
         clipped = torch.maximum(torch.minimum(rows, self.high.to(rows.dtype)), self.low.to(rows.dtype))
         return clipped.reshape(actions.shape)
 
-    def log_prob(self, parameters: Tensor, actions: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        """Sum the log-densities of the elements."""
-        _refuse_mask(action_mask)
+    def _log_prob_and_entropy(self, parameters: Tensor, actions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return self._log_prob(parameters, actions, mask), self._entropy(parameters, mask)
+
+    def _log_prob(self, parameters: Tensor, actions: Tensor, mask: Tensor | None) -> Tensor:  # noqa: ARG002
         return self._log_density(self._halves(parameters), self._to_unit(actions)).sum(1) - self.log_volume
 
-    def entropy(self, parameters: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        """Sum the differential entropies of the elements."""
-        _refuse_mask(action_mask)
+    def _entropy(self, parameters: Tensor, mask: Tensor | None) -> Tensor:  # noqa: ARG002
         return self._entropies(self._halves(parameters)).sum(1) + self.log_volume
 
-    def log_prob_and_entropy(
-        self, parameters: Tensor, actions: Tensor, action_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return both."""
-        return self.log_prob(parameters, actions, action_mask), self.entropy(parameters, action_mask)
-
-    def _sample(self, parameters: Tensor, noise: Tensor, action_mask: Tensor | None) -> Tensor:
-        _refuse_mask(action_mask)
+    def _sample(self, parameters: Tensor, noise: Tensor, mask: Tensor | None) -> Tensor:  # noqa: ARG002
         return self._to_actions(self._draw(self._halves(parameters), noise))
 
-    def _mode(self, parameters: Tensor, action_mask: Tensor | None) -> Tensor:
-        _refuse_mask(action_mask)
+    def _mode(self, parameters: Tensor, mask: Tensor | None) -> Tensor:  # noqa: ARG002
         return self._to_actions(self._modes(self._halves(parameters)))
 
     def _halves(self, parameters: Tensor) -> Pair:
-        parameters = parameters.float()
         return parameters[:, : self.size], parameters[:, self.size :]
 
     def _to_unit(self, actions: Tensor) -> Tensor:
@@ -156,9 +155,12 @@ class NormalHead(BoxHead):
         return halves[1] + NORMAL_ENTROPY
 
     def _to_parameters(self, output: Any) -> Tensor:
-        mean, std = (
-            output if isinstance(output, tuple | list) and len(output) == 2 else (_mean_of(output), _std_of(output))
-        )
+        normal = output.base_dist if isinstance(output, distributions.Independent) else output
+        if isinstance(normal, distributions.Normal):
+            output = (normal.mean, normal.stddev)
+        if not isinstance(output, tuple | list) or len(output) != 2:
+            raise self.unfit(output)
+        mean, std = output
         if not isinstance(mean, Tensor) or not isinstance(std, Tensor) or mean.ndim < 2:
             raise self.unfit(output)
         mean = mean.flatten(1)
@@ -284,24 +286,9 @@ def _log_slope(x: Tensor) -> Tensor:
     return 2.0 * (math.log(2.0) - x - functional.softplus(-2.0 * x))
 
 
-def _mean_of(output: Any) -> Any:
-    return getattr(output, "mean", None)
-
-
-def _std_of(output: Any) -> Any:
-    return getattr(output, "stddev", None)
-
-
-def _refuse_mask(action_mask: Tensor | None) -> None:
-    if action_mask is not None and action_mask.shape[-1] > 0:
-        raise ValueError(
-            f"action_mask must be None for a Box; got {tuple(action_mask.shape)}. Masks are for discrete actions."
-        )
-
-
 def _require_bounds(head: BoxHead, name: str) -> None:
     if not head.is_bounded:
         raise ValueError(
-            f"distribution {name!r} needs a Box with finite bounds; got low {head.low.tolist()}, "
-            f"high {head.high.tolist()}. Use 'normal', or declare the bounds."
+            f"distribution {name!r} needs a Box with low < high, at most {MAX_RANGE:,.0f} apart; got "
+            f"low {head.low.tolist()}, high {head.high.tolist()}. Use 'normal', or declare such bounds."
         )

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.distributions import Bernoulli, Categorical, OneHotCategorical
 
 from puffer_policies.heads import ActionHead
 
@@ -53,58 +54,50 @@ class CategoricalHead(ActionHead):
         has_starts = starts is not None and any(starts)
         self.register_buffer("starts", torch.tensor(starts) if has_starts else None, persistent=False)
 
-    def log_prob_and_entropy(
-        self, parameters: Tensor, actions: Tensor, action_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Sum the log-probabilities of the chosen elements and their entropies."""
-        runs = zip(
-            self._split(parameters.float()),
-            self._split_mask(action_mask),
-            self._split_elements(self._to_choices(actions)),
-            strict=True,
-        )
-        parts = [_sum_elements(logits, mask, choices) for logits, mask, choices in runs]
+    def _log_prob_and_entropy(self, parameters: Tensor, actions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        choices = self._split_elements(self._to_choices(actions))
+        runs = zip(self._split(parameters), self._split_mask(mask), choices, strict=True)
+        parts = [_sum_elements(logits, run_mask, run_choices) for logits, run_mask, run_choices in runs]
         if len(parts) == 1:
             return parts[0]
         return torch.stack([part[0] for part in parts]).sum(0), torch.stack([part[1] for part in parts]).sum(0)
 
-    def entropy(self, parameters: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        """Sum the entropies of the elements."""
+    def _entropy(self, parameters: Tensor, mask: Tensor | None) -> Tensor:
         choices = torch.zeros(parameters.shape[0], len(self.nvec), dtype=torch.long, device=parameters.device)
-        return self.log_prob_and_entropy(parameters, self._to_actions(choices), action_mask)[1]
+        return self._log_prob_and_entropy(parameters, self._to_actions(choices), mask)[1]
 
-    def _sample(self, parameters: Tensor, noise: Tensor, action_mask: Tensor | None) -> Tensor:
+    def _sample(self, parameters: Tensor, noise: Tensor, mask: Tensor | None) -> Tensor:
+        runs = zip(self._split(parameters), self._split_mask(mask), self._split_elements(noise), strict=True)
         parts = [
-            invert_cdf(masked(logits, mask), run_noise.reshape(-1)).view(run_noise.shape)
-            for logits, mask, run_noise in zip(
-                self._split(parameters), self._split_mask(action_mask), self._split_elements(noise), strict=True
-            )
+            invert_cdf(masked(logits, run_mask), run_noise.reshape(-1)).view(run_noise.shape)
+            for logits, run_mask, run_noise in runs
         ]
         return self._to_actions(parts[0] if len(parts) == 1 else torch.cat(parts, 1))
 
-    def _mode(self, parameters: Tensor, action_mask: Tensor | None) -> Tensor:
-        rows = parameters.shape[0]
-        parts = [
-            masked(logits, mask).argmax(-1).view(rows, -1)
-            for logits, mask in zip(self._split(parameters), self._split_mask(action_mask), strict=True)
-        ]
+    def _mode(self, parameters: Tensor, mask: Tensor | None) -> Tensor:
+        runs = zip(self._split(parameters), self._split_mask(mask), self.runs, strict=True)
+        parts = [masked(logits, run_mask).argmax(-1).view(-1, count) for logits, run_mask, (_, count) in runs]
         return self._to_actions(torch.cat(parts, 1))
 
     def _bad_rows(self, parameters: Tensor) -> Tensor:
-        rows = parameters.shape[0]
-        bad = torch.zeros(rows, dtype=torch.bool, device=parameters.device)
-        for logits in self._split(parameters):
+        bad = torch.zeros(parameters.shape[0], dtype=torch.bool, device=parameters.device)
+        for logits, (_, count) in zip(self._split(parameters), self.runs, strict=True):
             top = logits.amax(-1)  # NaN and +inf win, -inf only where the element has nothing else
-            bad |= (~torch.isfinite(top)).view(rows, -1).any(1)
+            bad |= (~torch.isfinite(top)).view(-1, count).any(1)
         return bad
 
     def _to_parameters(self, output: Any) -> Tensor:
-        logits = getattr(output, "logits", output)
-        if isinstance(logits, tuple | list) and all(isinstance(part, Tensor) for part in logits):
-            logits = torch.cat([part.flatten(1) for part in logits], 1)
-        if isinstance(logits, Tensor) and logits.ndim > 1 and logits.flatten(1).shape[1] == self.num_parameters:
-            return logits.flatten(1)
-        raise self.unfit(output)
+        parts = [self._logits_of(part) for part in (output if isinstance(output, tuple | list) else [output])]
+        if not all(isinstance(part, Tensor) and part.ndim > 1 for part in parts):
+            raise self.unfit(output)
+        rows = [part.flatten(1) for part in parts]
+        widths = [part.shape[1] for part in rows]
+        if widths not in ([self.num_parameters], list(self.nvec)):
+            raise self.unfit(output)
+        return torch.cat(rows, 1)
+
+    def _logits_of(self, output: Any) -> Any:
+        return output.logits if isinstance(output, Categorical | OneHotCategorical) else output
 
     def expected(self) -> str:
         """Say in words what a policy returns for this head."""
@@ -118,20 +111,10 @@ class CategoricalHead(ActionHead):
             return [parameters.reshape(-1, self.runs[0][0])]
         return [part.reshape(-1, n) for part, (n, _) in zip(self._columns(parameters), self.runs, strict=True)]
 
-    def _split_mask(self, action_mask: Tensor | None) -> list[Tensor | None]:
-        if action_mask is None:
+    def _split_mask(self, mask: Tensor | None) -> list[Tensor | None]:
+        if mask is None:
             return [None] * len(self.runs)
-        self.check_mask(action_mask)
-        columns = self._columns(action_mask.bool())
-        return [part.reshape(-1, n) for part, (n, _) in zip(columns, self.runs, strict=True)]
-
-    def check_mask(self, action_mask: Tensor) -> None:
-        """Raise a ValueError if a mask has not one column per choice."""
-        if action_mask.shape[-1] != self.num_choices:
-            raise ValueError(
-                f"action_mask must be bool (rows, {self.num_choices}); got {tuple(action_mask.shape)}. "
-                "It has one column per choice of each discrete element."
-            )
+        return [part.reshape(-1, n) for part, (n, _) in zip(self._columns(mask), self.runs, strict=True)]
 
     def _columns(self, joined: Tensor) -> tuple[Tensor, ...]:
         return cast(tuple[Tensor, ...], joined.split([n * count for n, count in self.runs], 1))
@@ -163,6 +146,9 @@ class BernoulliHead(CategoricalHead):
     ) -> None:
         super().__init__([2] * num_bits, None, action_shape, action_dtype)
         self.num_parameters = num_bits
+
+    def _logits_of(self, output: Any) -> Any:
+        return output.logits if isinstance(output, Bernoulli) else output
 
     def _split(self, parameters: Tensor) -> list[Tensor]:
         ones = parameters.reshape(-1)

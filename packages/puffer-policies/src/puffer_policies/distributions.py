@@ -96,13 +96,15 @@ def _box_head(space: spaces.Box, distribution: str, options: dict[str, Any]) -> 
     if dtype.is_floating_point:
         low, high = space.low.ravel().tolist(), space.high.ravel().tolist()
         return BOX_HEADS[distribution](low, high, tuple(space.shape), dtype, **options)
-    first, last = space.low.astype(np.int64).ravel(), space.high.astype(np.int64).ravel()
-    if (last - first).max() >= MAX_INTEGER_CHOICES:
+    # Python's integers: the difference of two int64 may overflow.
+    first, last = (list(map(int, bound.ravel())) for bound in (space.low, space.high))
+    counts = [high - low + 1 for low, high in zip(first, last, strict=True)]
+    if max(counts) > MAX_INTEGER_CHOICES:
         raise TypeError(
             f"an integer Box of actions must have at most {MAX_INTEGER_CHOICES} values per element; got {space}. "
             "Declare a float Box and round in the env."
         )
-    return CategoricalHead((last - first + 1).tolist(), first.tolist(), tuple(space.shape), dtype)
+    return CategoricalHead(counts, first, tuple(space.shape), dtype)
 
 
 def torch_dtype(dtype: Any) -> torch.dtype:
@@ -156,44 +158,37 @@ class CompositeHead(ActionHead):
         self.num_choices = sum(head.num_choices for head in self._heads())
         self.parts = self._place(leaves)
 
-    def log_prob_and_entropy(
-        self, parameters: Tensor, actions: Tensor, action_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Sum over the leaves."""
-        results = [
-            head.log_prob_and_entropy(
-                self._share(parameters, part), self._read(actions, index), _mask(action_mask, part)
-            )
-            for index, (head, part) in enumerate(zip(self._heads(), self.parts, strict=True))
-        ]
-        return torch.stack([result[0] for result in results]).sum(0), torch.stack(
-            [result[1] for result in results]
-        ).sum(0)
-
-    def entropy(self, parameters: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        """Sum over the leaves."""
-        results = [
-            head.entropy(self._share(parameters, part), _mask(action_mask, part))
-            for head, part in zip(self._heads(), self.parts, strict=True)
-        ]
-        return torch.stack(results).sum(0)
-
     def env_actions(self, actions: Tensor) -> Tensor:
         """Clip the Box leaves to their bounds."""
         return self._write(
             [head.env_actions(self._read(actions, index)) for index, head in enumerate(self._heads())], len(actions)
         )
 
-    def _sample(self, parameters: Tensor, noise: Tensor, action_mask: Tensor | None) -> Tensor:
+    def _log_prob_and_entropy(self, parameters: Tensor, actions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        results = [
+            head._log_prob_and_entropy(self._share(parameters, part), self._read(actions, index), _mask(mask, part))
+            for index, (head, part) in enumerate(zip(self._heads(), self.parts, strict=True))
+        ]
+        log_probs, entropies = zip(*results, strict=True)
+        return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
+
+    def _entropy(self, parameters: Tensor, mask: Tensor | None) -> Tensor:
+        results = [
+            head._entropy(self._share(parameters, part), _mask(mask, part))
+            for head, part in zip(self._heads(), self.parts, strict=True)
+        ]
+        return torch.stack(results).sum(0)
+
+    def _sample(self, parameters: Tensor, noise: Tensor, mask: Tensor | None) -> Tensor:
         actions = [
-            head._sample(self._share(parameters, part), noise[:, part.noise], _mask(action_mask, part))
+            head._sample(self._share(parameters, part), noise[:, part.noise], _mask(mask, part))
             for head, part in zip(self._heads(), self.parts, strict=True)
         ]
         return self._write(actions, len(parameters))
 
-    def _mode(self, parameters: Tensor, action_mask: Tensor | None) -> Tensor:
+    def _mode(self, parameters: Tensor, mask: Tensor | None) -> Tensor:
         actions = [
-            head._mode(self._share(parameters, part), _mask(action_mask, part))
+            head._mode(self._share(parameters, part), _mask(mask, part))
             for head, part in zip(self._heads(), self.parts, strict=True)
         ]
         return self._write(actions, len(parameters))
@@ -239,14 +234,13 @@ class CompositeHead(ActionHead):
     def _write(self, actions: Sequence[Tensor], num_rows: int) -> Tensor:
         rows = actions[0].new_zeros((num_rows, *self.action_shape), dtype=torch.uint8)
         for part, dtype, values in zip(self.parts, self.dtypes, actions, strict=True):
-            rows[:, part.start : part.stop] = values.reshape(num_rows, -1).to(dtype).contiguous().view(torch.uint8)
+            size = (part.stop - part.start) // dtype.itemsize
+            rows[:, part.start : part.stop] = values.to(dtype).reshape(num_rows, size).contiguous().view(torch.uint8)
         return rows
 
 
-def _mask(action_mask: Tensor | None, part: _Part) -> Tensor | None:
-    if action_mask is None or part.choices.start == part.choices.stop:
-        return None
-    return action_mask[:, part.choices]
+def _mask(mask: Tensor | None, part: _Part) -> Tensor | None:
+    return None if mask is None or part.choices.start == part.choices.stop else mask[:, part.choices]
 
 
 __all__ = [

@@ -7,6 +7,7 @@ action whatever batch, worker or rank it is in.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,6 +46,9 @@ class ActionHead(nn.Module):
     by side. A masked choice has probability and gradient exactly zero. A row whose mask allows nothing for an element
     (an absent agent's) has the uniform distribution over that element, with gradient zero.
 
+    The public methods check shapes; a head implements those with an underscore, on float32 parameters (rows,
+    num_parameters) and a bool mask or None.
+
     Attributes:
         num_parameters: Width of the parameter tensor.
         num_free: How many of them, the last ones, do not depend on the observation in our policies (log-deviations).
@@ -76,30 +80,53 @@ class ActionHead(nn.Module):
 
         Raises:
             NonFiniteParametersError: A row's parameters are not finite.
+            ValueError: An argument has another shape.
         """
+        mask = self._check(parameters, action_mask)
         self.check_finite(parameters)
+        rows = parameters.shape[0]
+        if noise.numel() != rows * self.num_noise:
+            raise ValueError(
+                f"noise must be ({rows}, {self.num_noise}) for {rows} rows of parameters; got {tuple(noise.shape)}. "
+                "Draw num_noise uniform numbers in [0, 1) for each row."
+            )
         with torch.no_grad():
-            noise = noise.reshape(parameters.shape[0], self.num_noise).to(torch.float32).clamp(max=ONE_BELOW)
-            return self._sample(parameters.detach().float(), noise, action_mask)
+            noise = noise.reshape(rows, self.num_noise).to(torch.float32).clamp(max=ONE_BELOW)
+            return self._sample(parameters.detach().float(), noise, mask)
 
     def log_prob_and_entropy(
         self, parameters: Tensor, actions: Tensor, action_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return log-probability (density) of actions and entropy in nats, each float32 (rows,), in one pass."""
-        raise NotImplementedError
+        """Return log-probability (density) of actions and entropy in nats in one pass.
+
+        Args:
+            parameters: (rows, num_parameters).
+            actions: (rows, *action_shape).
+            action_mask: bool (rows, num_choices) or None.
+
+        Returns:
+            Two tensors, float32 (rows,).
+
+        Raises:
+            ValueError: An argument has another shape.
+        """
+        mask = self._check(parameters, action_mask, actions)
+        return self._log_prob_and_entropy(parameters.float(), actions, mask)
 
     def log_prob(self, parameters: Tensor, actions: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        """Return the log-probability (density) of actions, float32 (rows,)."""
-        return self.log_prob_and_entropy(parameters, actions, action_mask)[0]
+        """Return the log-probability (density) of actions, float32 (rows,); see `log_prob_and_entropy`."""
+        mask = self._check(parameters, action_mask, actions)
+        return self._log_prob(parameters.float(), actions, mask)
 
     def entropy(self, parameters: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        """Return the entropy in nats, float32 (rows,)."""
-        raise NotImplementedError
+        """Return the entropy in nats, float32 (rows,); see `log_prob_and_entropy`."""
+        return self._entropy(parameters.float(), self._check(parameters, action_mask))
 
     def mode(self, parameters: Tensor, action_mask: Tensor | None = None) -> Tensor:
         """Return the most likely action of each row, action_dtype (rows, *action_shape)."""
+        mask = self._check(parameters, action_mask)
         with torch.no_grad():
-            return self._mode(parameters.detach().float(), action_mask)
+            return self._mode(parameters.detach().float(), mask)
 
     def sample_with_log_prob(
         self, parameters: Tensor, noise: Tensor, action_mask: Tensor | None = None
@@ -145,10 +172,45 @@ class ActionHead(nn.Module):
         if bool(bad.any()):
             raise NonFiniteParametersError(bad.nonzero().squeeze(1).tolist(), len(bad))
 
-    def _sample(self, parameters: Tensor, noise: Tensor, action_mask: Tensor | None) -> Tensor:
+    def _check(self, parameters: Tensor, action_mask: Tensor | None, actions: Tensor | None = None) -> Tensor | None:
+        """Raise a ValueError if a shape does not fit; return the mask as bool, None for a Box."""
+        rows = parameters.shape[0] if parameters.ndim else 0
+        if tuple(parameters.shape) != (rows, self.num_parameters):
+            raise ValueError(
+                f"parameters must be (rows, {self.num_parameters}); got {tuple(parameters.shape)}. "
+                "Pass what the policy returns for this head, one row as parameters[None]."
+            )
+        if actions is not None and (len(actions) != rows or actions.numel() != rows * math.prod(self.action_shape)):
+            raise ValueError(
+                f"actions must be {(rows, *self.action_shape)} for {rows} rows of parameters; got "
+                f"{tuple(actions.shape)}. Pass one action for each row."
+            )
+        if action_mask is None or (not self.num_choices and not action_mask.shape[-1]):
+            return None
+        if not self.num_choices:
+            raise ValueError(
+                f"action_mask must be None for a Box; got {tuple(action_mask.shape)}. Masks are for discrete actions."
+            )
+        if tuple(action_mask.shape) != (rows, self.num_choices):
+            raise ValueError(
+                f"action_mask must be bool ({rows}, {self.num_choices}) for {rows} rows of parameters; got "
+                f"{tuple(action_mask.shape)}. It has one column per choice of each discrete element."
+            )
+        return action_mask.bool()
+
+    def _sample(self, parameters: Tensor, noise: Tensor, mask: Tensor | None) -> Tensor:
         raise NotImplementedError
 
-    def _mode(self, parameters: Tensor, action_mask: Tensor | None) -> Tensor:
+    def _log_prob_and_entropy(self, parameters: Tensor, actions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def _log_prob(self, parameters: Tensor, actions: Tensor, mask: Tensor | None) -> Tensor:
+        return self._log_prob_and_entropy(parameters, actions, mask)[0]
+
+    def _entropy(self, parameters: Tensor, mask: Tensor | None) -> Tensor:
+        raise NotImplementedError
+
+    def _mode(self, parameters: Tensor, mask: Tensor | None) -> Tensor:
         raise NotImplementedError
 
     def _bad_rows(self, parameters: Tensor) -> Tensor:
