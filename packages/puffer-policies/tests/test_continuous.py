@@ -105,6 +105,40 @@ def test_tanh_normal_equals_torch():
     assert (actions < torch.tensor(BOUNDS[1])).all()
 
 
+@pytest.mark.parametrize("bounds", [([-1.0], [1.0]), ([0.0], [10.0])])
+@pytest.mark.parametrize(("mean", "log_std"), [(8.0, -3.0), (-8.0, -1.0), (6.0, 0.0), (0.0, 2.0)])
+def test_score_of_a_saturated_tanh_normal_has_mean_zero(mean, log_std, bounds):
+    head = TanhNormalHead(*bounds)
+    parameters = torch.tensor([[mean, log_std]]).expand(40_000, 2).clone().requires_grad_()
+    actions = head.sample(parameters, (torch.arange(40_000).unsqueeze(1) + 0.5) / 40_000)
+
+    (score,) = torch.autograd.grad(head.log_prob(parameters, actions).sum(), parameters)
+
+    assert torch.isfinite(score).all()
+    assert (score.mean(0).abs() < 0.02 * torch.tensor([math.exp(-log_std), 1.0])).all()
+
+
+@pytest.mark.parametrize("kind", [TanhNormalHead, BetaHead])
+@pytest.mark.parametrize("value", [-100.0, -30.0, 0.0, 30.0, 1000.0])
+def test_extreme_parameters_give_finite_results_inside_the_bounds(kind, value):
+    head = kind([0.0], [4.0])
+    parameters = torch.tensor([[value, value / 20], [value, -value / 20]], requires_grad=True)
+
+    actions = head.sample(parameters, torch.rand(2, head.num_noise))
+    log_prob, entropy = head.log_prob_and_entropy(parameters, actions)
+
+    assert ((actions > 0) & (actions < 4)).all()
+    assert ((head.mode(parameters) >= 0) & (head.mode(parameters) <= 4)).all()
+    assert torch.isfinite(log_prob).all()
+    assert torch.isfinite(torch.autograd.grad((log_prob + entropy).sum(), parameters)[0]).all()
+
+
+def test_mode_of_a_uniform_beta_is_the_middle():
+    head = BetaHead([0.0], [4.0])
+
+    assert head.mode(torch.tensor([[-50.0, -50.0], [0.0, 0.0]])).tolist() == [[2.0], [2.0]]
+
+
 def test_tanh_normal_entropy_equals_the_mean_of_minus_log_prob():
     head = TanhNormalHead([-2.0], [2.0])
     parameters = torch.tensor([[0.3, -0.5], [1.0, 0.5]])
