@@ -86,6 +86,21 @@ def test_a_closed_env_says_so_and_closes_again(envs):
             call()
 
 
+def test_what_cannot_reach_a_worker_is_refused_and_the_env_goes_on(envs):
+    import threading
+
+    with puffer_vector.make(envs.Walk, num_envs=4, backend="processes", num_workers=2) as vector:
+        expected = vector.reset(seed=3)[0].copy()
+        for _ in range(2):
+            with pytest.raises(TypeError, match=r"what set_parameters passes .* must be picklable; got .*lock"):
+                vector.set_parameters(level=threading.Lock())
+            with pytest.raises(TypeError, match=r"what reset passes .* must be picklable"):
+                vector.reset(seed=5, options={"lock": threading.Lock()})
+        vector.step(good_actions(vector))
+        vector.set_parameters(level=0)
+        assert np.array_equal(vector.reset(seed=3)[0], expected)
+
+
 def test_seeds_must_be_whole_and_not_negative(vector):
     with pytest.raises(ValueError, match="seed must be at least 0"):
         vector.reset(seed=-1)

@@ -63,6 +63,7 @@ class ProcessVector(ParallelVector):
         self._context = make_context(settings.context)
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
+        self._servers: dict[int, int | None] = {}  # process ids of the fork servers that started them
         self._signals: Signals | None = None
         self._outcomes: dict[int, Any] = {}
         self._on_step: set[int] = set()
@@ -78,7 +79,6 @@ class ProcessVector(ParallelVector):
         self._specs = list(specs)
         for spec in specs:
             self._start(spec)
-        self._server = fork_server_id(self._context)
         self._wait_until_up(range(len(specs)))
         mixed = self._settings.is_mixed
         probed = list(range(len(specs))) if mixed else [0]
@@ -96,6 +96,7 @@ class ProcessVector(ParallelVector):
             raise WorkerError(f"its process could not be started: {error!r}. {GUARD_HINT}", spec.index) from error
         finally:
             its.close()
+        self._servers[spec.index] = fork_server_id(self._context)
         if spec.index < len(self._processes):
             self._processes[spec.index], self._pipes[spec.index] = process, mine
         else:
@@ -145,7 +146,7 @@ class ProcessVector(ParallelVector):
         """Return the answers of some workers to a message of the start. The first worker that fails ends the wait."""
         answers: dict[int, Any] = {}
         deadline = math.inf if limit_s is None else time.monotonic() + limit_s
-        sentinels = {process.sentinel: slot for slot, process in enumerate(self._processes)}
+        sentinels = {self._processes[slot].sentinel: slot for slot in slots}
         while len(answers) < len(slots):
             pipes = {self._pipes[slot]: slot for slot in slots if slot not in answers}
             left_s = max(deadline - time.monotonic(), 0.0)
@@ -176,7 +177,7 @@ class ProcessVector(ParallelVector):
         return WorkerError(f"it ended with {self._exit_text(slot)} before it was ready. {GUARD_HINT}", slot)
 
     def _exit_text(self, slot: int) -> str:
-        return exit_text(self._processes[slot].exitcode, self._server)
+        return exit_text(self._processes[slot].exitcode, self._servers[slot])
 
     @property
     def _ready_signals(self) -> Signals:
@@ -253,7 +254,6 @@ class ProcessVector(ParallelVector):
         self._reap(slot)
         self._restarts[slot] += 1
         self._start(self._specs[slot])
-        self._server = fork_server_id(self._context)
         self._wait_until_up([slot])
         self._ready_signals.forget(slot)
         self._tell_bind(slot)
