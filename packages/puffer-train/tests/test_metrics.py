@@ -119,6 +119,7 @@ def test_an_interval_has_the_known_keys():
         learning_rate=1e-3,
         environment={"environment/score": 1.0},
         losses={"policy": 0.1},
+        speeds={"train": 9.0},
         performance={"rollout": 0.5},
     )
 
@@ -128,6 +129,7 @@ def test_an_interval_has_the_known_keys():
         "uptime",
         "epoch",
         "learning_rate",
+        "SPS/train",
         "environment/score",
         "losses/policy",
         "performance/rollout",

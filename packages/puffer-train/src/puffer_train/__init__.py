@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from puffer_train.checkpoint import read_checkpoint, write_checkpoint
     from puffer_train.checkpoint_folder import find_checkpoint
     from puffer_train.config import ConfigError, TrainConfig
+    from puffer_train.distributed import RankError, Ranks
     from puffer_train.errors import CheckpointError, NonFiniteError, RunError
     from puffer_train.evaluate import Evaluation, evaluate_policy
     from puffer_train.loggers import GuardedLogger, Logger, NoLogger
     from puffer_train.metrics_file import read_metrics
     from puffer_train.run import RunFolder
+    from puffer_train.timing import where_time_goes
     from puffer_train.trainer import PuffeRL
 
 __version__ = _version("puffer-train")
@@ -29,6 +31,8 @@ __all__ = [
     "NoLogger",
     "NonFiniteError",
     "PuffeRL",
+    "RankError",
+    "Ranks",
     "RunError",
     "RunFolder",
     "TrainConfig",
@@ -36,6 +40,7 @@ __all__ = [
     "find_checkpoint",
     "read_checkpoint",
     "read_metrics",
+    "where_time_goes",
     "write_checkpoint",
 ]
 
@@ -43,11 +48,13 @@ _HOMES = {
     "checkpoint": ("read_checkpoint", "write_checkpoint"),
     "checkpoint_folder": ("find_checkpoint",),
     "config": ("ConfigError", "TrainConfig"),
+    "distributed": ("RankError", "Ranks"),
     "errors": ("CheckpointError", "NonFiniteError", "RunError"),
     "evaluate": ("Evaluation", "evaluate_policy"),
     "loggers": ("GuardedLogger", "Logger", "NoLogger"),
     "metrics_file": ("read_metrics",),
     "run": ("RunFolder",),
+    "timing": ("where_time_goes",),
     "trainer": ("PuffeRL",),
 }
 

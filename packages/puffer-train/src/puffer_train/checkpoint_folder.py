@@ -44,6 +44,10 @@ class CheckpointFolder:
         """Return the numbered files in the order of their numbers."""
         return [path for _, path in sorted(_numbered_files(self.folder))]
 
+    def path_of(self, update: int) -> Path:
+        """Return where the file of an update is, or would be."""
+        return self.folder / f"update_{update:08d}.pt"
+
     def save(self, state: Mapping[str, Any], metadata: Mapping[str, Any]) -> Path:
         """Write `update_<metadata["update"]>.pt`, renew the best file, delete the oldest files.
 
@@ -53,7 +57,7 @@ class CheckpointFolder:
         if self.folder.is_dir():
             for leftover in self.folder.glob(TEMPORARY_GLOB):
                 leftover.unlink(missing_ok=True)
-        path = write_checkpoint(self.folder / f"update_{int(metadata['update']):08d}.pt", state, metadata)
+        path = write_checkpoint(self.path_of(int(metadata["update"])), state, metadata)
         if self._is_best(metadata.get("score")):
             _copy(path, self.best_path)
         if self.keep_last > 0:

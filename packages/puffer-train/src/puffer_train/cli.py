@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO
 
 from puffer_train.errors import CheckpointError, RunError, UsageError
+from puffer_train.launch import Launch
 
 ENTRY_POINT_GROUP = "puffer.commands"
 """Each entry point is a callable that takes the words after its name and returns an exit code or None.
@@ -50,8 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         exit_code = _exit_code(error)
         if exit_code is None:
             raise
-        _write(f"puffer: {error}", sys.stderr)
+        _write("\n".join([f"{_own_name()}: {error}", *getattr(error, "__notes__", [])]), sys.stderr)
         return exit_code
+
+
+def _own_name() -> str:
+    launch = Launch.from_environment()
+    return "puffer" if launch.is_alone else f"puffer (rank {launch.rank})"
 
 
 def _abandon_output() -> None:

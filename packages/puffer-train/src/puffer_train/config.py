@@ -138,6 +138,8 @@ class TrainConfig:
     """Compile the network's forward and backward pass with torch.compile."""
     cpu_threads: int | None = None
     """Threads of torch in this process. None: as they are."""
+    rank_timeout_s: float = 300.0
+    """Seconds that a process under torchrun waits for the others before the run ends with an error."""
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> TrainConfig:
@@ -203,13 +205,13 @@ class VecConfig:
     """How environments run side by side; the fields of `puffer_vector.make`."""
 
     num_envs: int = 64
-    """Worlds that run at once."""
+    """Worlds that run at once; under torchrun those of all processes together."""
     backend: Literal["serial", "threads", "processes", "ray"] = "serial"
     """Where they run: in this process, its threads, other processes, or Ray actors."""
     num_workers: int | None = None
-    """Threads or processes that step them. None: as many as the cores allow."""
+    """Threads or processes that step them, of each process under torchrun. None: as many as the cores allow."""
     batch_size: int | None = None
-    """Worlds that one receive returns; fewer than num_envs is the asynchronous mode. None: all."""
+    """Worlds that one receive returns, counted as num_envs; fewer than those is the asynchronous mode. None: all."""
     mode: Literal["sync", "async"] = "sync"
     """Receive all worlds at once, or parts while the others run."""
     order: Literal["fixed", "first_come"] = "fixed"

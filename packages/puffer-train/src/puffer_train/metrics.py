@@ -6,15 +6,18 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+
+from puffer_train.episode_counts import EpisodeCounts
 
 _ORDER = ("step", "world", "agent")
 _NO_METRICS = frozenset((*_ORDER, "agent_id", "agent_index", "world_index", "env_id"))
 _GYMNASIUM_KEYS = frozenset(
     ("final_obs", "final_observation", "final_info", "terminal_observation", "TimeLimit.truncated")
 )
+_EPISODE_KEYS = frozenset(("episode_return", "episode_length"))
 _IMPORTED_AT = time.monotonic()
 
 
@@ -23,17 +26,26 @@ class Metrics:
 
     Episode records are gathered and averaged once, in float64, in the order (step, world, agent): the result does not
     depend on the order in which workers delivered them. Dicts in `infos`, such as PufferLib's dicts of means (their
-    weight is their `n`), are averaged as they come; a key that the records have too is not counted again.
+    weight is their `n`), are averaged as they come; a key that the records have too is not counted again. Environments
+    that tell nothing of their episodes get the returns and lengths that `counts` has.
+
+    Args:
+        num_agents: Rows of the vector env.
+
+    Attributes:
+        counts: Gets each step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, num_agents: int = 0) -> None:
         self._records: list[np.ndarray] = []
         self._info_sums: dict[str, list[float]] = {}
+        self.counts = EpisodeCounts(num_agents)
 
     def add_episodes(self, records: np.ndarray) -> None:
         """Add records as `vec.episodes()` returns them (structured array, see `puffer_spaces.episode_dtype`)."""
         if len(records):
             self._records.append(np.array(records))
+            self.counts.stop()
 
     def add_infos(self, infos: Iterable[Mapping[str, Any]]) -> None:
         """Add the info dicts of a step. Nested dicts become `outer/inner`; arrays count by their mean."""
@@ -41,6 +53,8 @@ class Metrics:
             if info:
                 weight = plain_number(info.get("n"))
                 self._add_info(info, "", weight if weight is not None and weight > 0 else 1.0)
+        if not _EPISODE_KEYS.isdisjoint(self._info_sums):
+            self.counts.stop()
 
     def means(self) -> dict[str, float]:
         """Return `environment/<metric>` for everything added since `clear`, and `environment/num_episodes`.
@@ -63,6 +77,12 @@ class Metrics:
                 num_episodes = num_episodes or total
             else:
                 result.setdefault(f"environment/{name}", total / weight)
+        counted = self.counts.finished()
+        if len(counted):
+            _, episode_return, episode_length = counted.mean(axis=0).tolist()
+            means = {"episode_return": episode_return, "episode_length": episode_length, "score": episode_return}
+            result = {**{f"environment/{name}": value for name, value in means.items()}, **result}
+            num_episodes = float(len(counted))
         if num_episodes:
             result["environment/num_episodes"] = num_episodes
         return result
@@ -71,6 +91,23 @@ class Metrics:
         """Begin the next interval."""
         self._records.clear()
         self._info_sums.clear()
+        self.counts.clear()
+
+    @classmethod
+    def merged(cls, states: Iterable[Mapping[str, Any]]) -> Self:
+        """Return the metrics of all processes together, from the `state_dict` of each."""
+        merged = cls()
+        for state in states:
+            part = cls()
+            part.load_state_dict(state)
+            for records in part._records:
+                merged.add_episodes(records)
+            merged.counts.add_finished(part.counts.finished())
+            for name, (total, weight) in part._info_sums.items():
+                merged._add_to_sum(name, total, weight)
+            if not part.counts.is_needed:
+                merged.counts.stop()
+        return merged
 
     def state_dict(self) -> dict[str, Any]:
         """Return the unfinished interval as plain values, for an exact resume."""
@@ -79,6 +116,7 @@ class Metrics:
             "dtype": None if records is None else [list(map(str, field[:2])) for field in records.dtype.descr],
             "records": b"" if records is None else records.tobytes(),
             "info_sums": {name: list(sums) for name, sums in self._info_sums.items()},
+            "counts": self.counts.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -88,6 +126,7 @@ class Metrics:
             dtype = np.dtype([(str(name), str(kind)) for name, kind in state["dtype"]])
             self._records.append(np.frombuffer(state["records"], dtype=dtype).copy())
         self._info_sums = {name: list(sums) for name, sums in state["info_sums"].items()}
+        self.counts.load_state_dict(state["counts"])
 
     def _add_info(self, info: Mapping[str, Any], prefix: str, weight: float) -> None:
         for key, value in info.items():
@@ -100,9 +139,12 @@ class Metrics:
             number = _mean_number(value)
             if number is None:
                 continue
-            sums = self._info_sums.setdefault(name, [0.0, 0.0])
-            sums[0] += number if name == "n" else number * weight
-            sums[1] += weight
+            self._add_to_sum(name, number if name == "n" else number * weight, weight)
+
+    def _add_to_sum(self, name: str, total: float, weight: float) -> None:
+        sums = self._info_sums.setdefault(name, [0.0, 0.0])
+        sums[0] += total
+        sums[1] += weight
 
 
 def interval_row(
@@ -114,6 +156,7 @@ def interval_row(
     learning_rate: float,
     environment: Mapping[str, float],
     losses: Mapping[str, float],
+    speeds: Mapping[str, float],
     performance: Mapping[str, float],
 ) -> dict[str, float]:
     """Return one interval as the flat dict that loggers, the dashboard and metrics.jsonl get.
@@ -126,6 +169,7 @@ def interval_row(
         learning_rate: As used by the last update.
         environment: `Metrics.means()`; its keys already begin with `environment/`.
         losses: Names without prefix.
+        speeds: Agent steps per second of parts of the work, names without prefix.
         performance: Seconds a stage, names without prefix.
     """
     return {
@@ -134,6 +178,7 @@ def interval_row(
         "uptime": uptime_s,
         "epoch": epoch,
         "learning_rate": learning_rate,
+        **{f"SPS/{name}": value for name, value in speeds.items()},
         **environment,
         **{f"losses/{name}": value for name, value in losses.items()},
         **{f"performance/{name}": value for name, value in performance.items()},

@@ -118,6 +118,7 @@ class Rollout:
     def _begin(self) -> None:
         self.num_agent_steps = 0
         if not self.is_started:
+            self.metrics.counts.restart()
             self.vec.async_reset(seed=self._reset_seed)
             self.is_started = True
             return
@@ -151,6 +152,7 @@ class Rollout:
         acted = self._acted[ids]
         check_rewards(rewards, acted, self._places(ids))
         ended = (terminals | truncations) & acted
+        self.metrics.counts.add_step(ids, rewards, acted & ~self.vec.invalid, ended | (acted & ~masks))
         self._write_outcome(ids, rows, acted, rewards, terminals, truncations)
         # An environment was replaced, or an agent left without a flag: what its last action led to is unknown.
         unknown = acted & (self.vec.invalid | ~(masks | ended))

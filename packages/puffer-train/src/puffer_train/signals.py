@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -13,10 +14,16 @@ class StopSignals:
 
     The first signal only sets `received`; who trains looks at it between steps. A second one raises KeyboardInterrupt,
     so that an impatient Ctrl-C ends at once. Outside the main thread Python allows no handlers, and none is installed.
+
+    Args:
+        grace_s: Seconds after the first signal in which others are the same wish: a launcher passes on to its processes
+            what a terminal or a batch system may have sent to them too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, grace_s: float = 0.0) -> None:
         self.received: int | None = None
+        self._grace_s = grace_s
+        self._received_at = 0.0
         self._old_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -37,6 +44,7 @@ class StopSignals:
         return 0 if self.received is None else 128 + self.received
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.received is not None:
+        if self.received is None:
+            self.received, self._received_at = number, time.monotonic()
+        elif time.monotonic() - self._received_at >= self._grace_s:
             raise KeyboardInterrupt
-        self.received = number

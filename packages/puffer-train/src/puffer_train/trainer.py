@@ -13,20 +13,23 @@ import torch
 
 import puffer_policies
 import puffer_vector
-from puffer_train.checkpoint import load_policy_state, read_checkpoint, write_checkpoint
+from puffer_train.checkpoint import read_checkpoint, write_checkpoint
 from puffer_train.config import CHANGEABLE, ConfigError, TrainConfig
 from puffer_train.device import choose_device
-from puffer_train.distributed import Ranks
+from puffer_train.distributed import Ranks, check_agreement
 from puffer_train.experience import Experience, torch_dtype
 from puffer_train.generator import PrivateGenerator
 from puffer_train.interval import Interval
+from puffer_train.launch import Launch
 from puffer_train.loggers import GuardedLogger
 from puffer_train.normalization import ObservationNormalizer, float_leaves
 from puffer_train.optim import make_optimizer
 from puffer_train.puffer3 import Puffer3Update
 from puffer_train.rewards import ReturnScale
 from puffer_train.rollout import Rollout
+from puffer_train.run_state import RunState
 from puffer_train.schedules import entropy_coefficient, learning_rate_factor
+from puffer_train.timing import where_time_goes
 from puffer_train.update import Learner, Update
 
 
@@ -79,9 +82,9 @@ class PuffeRL:
         elif fields:
             raise ConfigError(f"config must come alone; got also {', '.join(fields)}. Use dataclasses.replace.")
         config = config if device is None else dataclasses.replace(config, device=device)
-        self.ranks = Ranks.current()
+        self.ranks = Ranks.join(config.rank_timeout_s)
         is_vector = hasattr(env, "agents_per_batch")
-        self.vec = env if is_vector else puffer_vector.make(env, num_envs=1, seed=config.seed)
+        self.vec = env if is_vector else puffer_vector.make(env, 1, seed=config.seed, first_world=self.ranks.rank)
         try:
             self._set_up(config, policy)
         except BaseException:
@@ -91,19 +94,31 @@ class PuffeRL:
         self._logger = GuardedLogger(logger) if logger is not None and self.ranks.is_first else None
 
     def _set_up(self, config: TrainConfig, policy: torch.nn.Module | None) -> None:
+        check_agreement(self.ranks, self.vec, config)
         config.check(self.vec, self.ranks.world_size)
         self.config = config.resolve(self.vec, self.ranks.world_size)
         if self.config.cpu_threads is not None:
             torch.set_num_threads(self.config.cpu_threads)
-        self.device = choose_device(self.config.device)
+        self.device = choose_device(self.config.device, Launch.from_environment().local_rank)
         self._generator = PrivateGenerator(self.config.seed, self.device)
         with self._generator.use():
             self._make_policy(policy)
         self._make_learner()
-        self._interval = Interval()
+        self._interval = Interval(self.vec.num_agents, self.ranks)
         self.agent_steps = 0
         self.epoch = 0
         self._make_rollout()
+        self._state = RunState(
+            policy=self.policy,
+            optimizer=self._learner.optimizer,
+            normalizer=self.normalizer,
+            return_scale=self.return_scale,
+            generator=self._generator,
+            interval=self._interval,
+            rollout=self._rollout,
+            vec=self.vec,
+            ranks=self.ranks,
+        )
         self._changes: dict[str, Any] = {}
         self._progress = 0.0
 
@@ -125,7 +140,7 @@ class PuffeRL:
         leaves = float_leaves(self.vec.observation_layout) if config.normalize_observations else []
         self.normalizer = ObservationNormalizer(leaves, config.observation_clip).to(self.device)
         parameters = list(self._adapted.parameters())
-        self.ranks.broadcast_(parameters)
+        self.ranks.broadcast_([*parameters, *self._adapted.buffers()])
         forward = self._adapted.forward_sequence
         self._learner = Learner(
             policy=self._adapted,
@@ -219,12 +234,12 @@ class PuffeRL:
         self._progress = self._progress_now()
         with self._generator.use():
             self._rollout.collect()
-        num_steps = torch.tensor([self._rollout.num_agent_steps], dtype=torch.float64)
-        steps = int(self.ranks.sum_(num_steps).item())
-        self.agent_steps += steps
         experience = self.experience
-        mean_reward = float(experience.rewards.sum() / experience.valid.sum().clamp(min=1))
-        return {"agent_steps": steps, "sps": steps / (time.perf_counter() - started), "mean_reward": mean_reward}
+        sums = [self._rollout.num_agent_steps, experience.rewards.sum().item(), experience.valid.sum().item()]
+        num_steps, reward, num_valid = self.ranks.sum_(torch.tensor(sums, dtype=torch.float64)).tolist()
+        self.agent_steps += int(num_steps)
+        sps = num_steps / (time.perf_counter() - started)
+        return {"agent_steps": int(num_steps), "sps": sps, "mean_reward": reward / max(num_valid, 1.0)}
 
     def train(self) -> dict[str, float]:
         """Update the policy from the last rollout.
@@ -266,61 +281,60 @@ class PuffeRL:
     def mean_and_log(self) -> dict[str, float]:
         """Return and log means over what happened since the last call, and begin the next interval.
 
+        Of several processes each has to call it: episodes are those of all, and rank 0 logs.
+
         Returns:
-            A flat dict: `agent_steps`, `SPS`, `uptime`, `epoch`, `learning_rate`, `environment/<metric>`,
-            `losses/<name>`, `performance/<stage>` (seconds).
+            A flat dict: `agent_steps`, `SPS`, `uptime`, `epoch`, `learning_rate`, `SPS/<part>` (see
+            `puffer_train.timing.speeds`), `environment/<metric>`, `losses/<name>`, `performance/<stage>` (seconds).
         """
         row = self._interval.finish(agent_steps=self.agent_steps, epoch=self.epoch, learning_rate=self.learning_rate)
         if self._logger is not None:
             self._logger.log(row)
         return row
 
+    def where_time_went(self) -> str:
+        """Return one sentence on the time of the run up to the last `mean_and_log`, in this process."""
+        seconds = self._interval.total_seconds
+        return where_time_goes({f"performance/{name}": value for name, value in seconds.items()})
+
     def state_dict(self) -> dict[str, Any]:
         """Return everything a resumed run needs, as tensors and plain values. Call it between updates.
 
         Weights, optimizer, normalisers, counters, the state of the random generator, memory, the observations that wait
         for an action, and where the envs can, their exact state: then a resumed run equals an uninterrupted one.
+
+        Of several processes each has to call it. Rank 0 gets the state of all, the others an empty dict.
         """
-        vec_state = None
-        if self.vec.has_state and self._rollout.is_started:
-            self.vec.drain()
-            vec_state = self.vec.get_state()
-        return {
-            "policy": {name: value.detach().clone() for name, value in self.policy.state_dict().items()},
-            "optimizer": self._learner.optimizer.state_dict(),
-            "normalizer": self.normalizer.state_dict(),
-            "return_scale": self.return_scale.state_dict(),
-            "agent_steps": self.agent_steps,
-            "epoch": self.epoch,
-            "changes": dict(self._changes),
-            "generator": self._generator.state_dict(),
-            "rollout": self._rollout.state_dict(),
-            "interval": self._interval.state_dict(),
-            "vec": vec_state,
-        }
+        return {**self._state.gather(), **self._counters()} if self.ranks.is_first else self._state.gather()
+
+    def learned_state_dict(self) -> dict[str, Any]:
+        """Return a copy of what was learned, without where the envs are: a run resumed from it begins new episodes.
+
+        Unlike `state_dict` it may be taken by one process alone and kept while the next update goes on.
+        """
+        return {**self._state.copy_of_learned(), **self._counters()}
+
+    def _counters(self) -> dict[str, Any]:
+        return {"agent_steps": self.agent_steps, "epoch": self.epoch, "changes": dict(self._changes)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to a state that `state_dict` returned.
+        """Go back to a state that rank 0's `state_dict` returned; of several processes each is given the whole of it.
 
-        Without a state of the envs, or with another number of them, new episodes begin.
+        Without a state of the envs, or with another number of them or of processes, new episodes begin.
+
+        Raises:
+            CheckpointError: If the weights do not fit.
+            ConfigError: If the processes were given different states.
         """
-        load_policy_state(self.policy, state["policy"])
-        self._learner.optimizer.load_state_dict(state["optimizer"])
-        self.normalizer.load_state_dict(state["normalizer"])
-        self.return_scale.load_state_dict(state["return_scale"])
         self.agent_steps, self.epoch = int(state["agent_steps"]), int(state["epoch"])
+        self._state.load(state, self.epoch)
         if state["changes"]:
             self.change(**state["changes"])
-        self._generator.load_state_dict(state["generator"])
-        self._interval.load_state_dict(state["interval"])
-        if state["vec"] is not None and self._rollout.fits(state["rollout"]):
-            self.vec.set_state(state["vec"])
-            self._rollout.load_state_dict(state["rollout"])
-        else:
-            self._rollout.start_anew(self.epoch)
+        if len(set(self.ranks.all((self.epoch, self.agent_steps)))) > 1:
+            raise ConfigError("all processes must go on from the same checkpoint; they were given different ones.")
 
     def save_checkpoint(self, path: str | Path | None = None, metadata: dict[str, Any] | None = None) -> Path:
-        """Write `state_dict` to a file, whole or not at all. Call it between updates.
+        """Write `state_dict` to a file, whole or not at all. Call it between updates, of several processes on each.
 
         Args:
             path: The file. None: `runs/<env>/checkpoints/update_<epoch>.pt`.
@@ -340,10 +354,14 @@ class PuffeRL:
             "agent_steps": self.agent_steps,
             "config": {"train": dataclasses.asdict(self.config)},
         }
-        return write_checkpoint(path, self.state_dict(), {**about, **(metadata or {})})
+        state = self.state_dict()
+        if self.ranks.is_first:
+            write_checkpoint(path, state, {**about, **(metadata or {})})
+        self.ranks.wait()
+        return Path(path)
 
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
-        """Go on from a checkpoint, and return its metadata.
+        """Go on from a checkpoint, and return its metadata. Of several processes each has to read the same file.
 
         Raises:
             CheckpointError: If the file is missing, damaged, or of another policy.

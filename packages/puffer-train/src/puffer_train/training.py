@@ -2,7 +2,7 @@
 
 import contextlib
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ from puffer_spaces import EnvSpec
 from puffer_train.checkpoint import read_checkpoint
 from puffer_train.config import RunConfig
 from puffer_train.dashboard import Dashboard, make_dashboard
-from puffer_train.errors import RunError, UsageError, usage_errors
+from puffer_train.distributed import Ranks
+from puffer_train.errors import NonFiniteError, RunError, UsageError, usage_errors
 from puffer_train.policies import make_policy
 from puffer_train.run import RunFolder, run_folder_of
 from puffer_train.settings import Settings
@@ -18,7 +19,10 @@ from puffer_train.signals import StopSignals
 from puffer_train.trainer import PuffeRL
 
 _GROUPS = ("env", "vec", "policy", "train", "run")
-_NEEDED = ("policy", "optimizer", "normalizer", "return_scale", "generator", "rollout", "interval", "changes", "vec")
+_NEEDED = (
+    "policy", "optimizer", "normalizer", "return_scale", "generator", "rollout", "interval", "changes", "vec",
+    "other_ranks",
+)  # fmt: skip
 
 
 def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, stop: StopSignals) -> int:
@@ -43,7 +47,7 @@ def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, 
             stack.callback(trainer.close)
             if checkpoint is not None:
                 trainer.load_state_dict(state)
-            if stop.received is not None:
+            if _is_stop_wanted(stop, trainer.ranks):
                 return stop.exit_code
             run = _open_run(spec, settings, checkpoint, saved) if trainer.ranks.is_first else None
         if run is not None:
@@ -64,7 +68,7 @@ def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, 
                 "the run has all its updates; --train.total-timesteps or --train.num-iterations adds some"
             )
         path = run_updates(trainer, run, config, dashboard, stop, _about(spec, settings))
-        ending = f"checkpoint: {path}"
+        ending = "\n".join(text for text in (trainer.where_time_went(), f"checkpoint: {path}") if text)
         if stop.received is not None and run is not None:
             ending += f"\ngo on with: puffer train {spec.id} --resume {run.path}"
         dashboard.message(ending)
@@ -92,34 +96,93 @@ def run_updates(
     Returns:
         The path of the last checkpoint.
     """
-    scores = _MeanScore()
-    path = None
+    saving = _Saving(trainer, run, metadata)
     first_epoch = trainer.epoch
+    refusal: OSError | None = None
+    with saving.rescue():
+        while True:
+            is_last = _is_stop_wanted(stop, trainer.ranks, refusal) or trainer.done
+            if is_last or (trainer.epoch > first_epoch and trainer.epoch % run_config.checkpoint_interval == 0):
+                saving.save()
+            if refusal is not None:
+                raise refusal
+            if is_last:
+                return saving.path
+            trainer.evaluate()
+            saving.keep_learned()
+            trainer.train()
+            if trainer.epoch % run_config.log_interval == 0:
+                row = trainer.mean_and_log()
+                if run is not None:
+                    run.log(row)
+                saving.scores.add(row)
+                try:
+                    dashboard.update(row)
+                except OSError as error:  # nobody reads any more
+                    refusal = error
 
-    def save() -> Path | None:
-        if run is None:
-            return None
-        progress = {"update": trainer.epoch, "agent_steps": trainer.agent_steps, "score": scores.take()}
-        return run.save_checkpoint(trainer.state_dict(), {**metadata, **progress})
 
-    while True:
-        is_last = trainer.done or stop.received is not None
-        if is_last or (trainer.epoch > first_epoch and trainer.epoch % run_config.checkpoint_interval == 0):
-            path = save()
-        if is_last:
-            return path
-        trainer.evaluate()
-        trainer.train()
-        if trainer.epoch % run_config.log_interval == 0:
-            row = trainer.mean_and_log()
-            if run is not None:
-                run.log(row)
-            scores.add(row)
-            try:
-                dashboard.update(row)
-            except OSError:  # nobody reads any more
-                save()
-                raise
+def _is_stop_wanted(stop: StopSignals, ranks: Ranks, refusal: OSError | None = None) -> bool:
+    """Return whether any process has got a signal or has an output that refuses; a signal becomes that of all."""
+    signal_number, is_refused = map(max, zip(*ranks.all((stop.received or 0, refusal is not None)), strict=True))
+    if signal_number and stop.received is None:
+        stop.received = signal_number
+    return bool(signal_number or is_refused)
+
+
+class _Saving:
+    """Writes the checkpoints of a run; on ranks other than the first it only takes part.
+
+    Attributes:
+        scores: Gets each row of metrics.
+        path: The last checkpoint.
+    """
+
+    def __init__(self, trainer: PuffeRL, run: RunFolder | None, metadata: Mapping[str, Any]) -> None:
+        self.scores = _MeanScore()
+        self.path: Path | None = None
+        self._trainer = trainer
+        self._run = run
+        self._metadata = metadata
+        self._learned: dict[str, Any] = {}
+
+    def save(self) -> None:
+        """Write a checkpoint of all processes."""
+        state = self._trainer.state_dict()
+        if self._run is not None:
+            self._write(self._run, state)
+
+    def keep_learned(self) -> None:
+        """Remember what was learned; a rollout has just shown that the policy's outputs are finite."""
+        if self._run is not None:
+            self._learned = self._trainer.learned_state_dict()
+
+    @contextlib.contextmanager
+    def rescue(self) -> Iterator[None]:
+        """Leave a checkpoint of the last good policy after an error, and say which it is."""
+        try:
+            yield
+        except Exception as error:
+            if self._run is not None:
+                self._rescue(self._run, error)
+            if self.path is not None:
+                error.add_note(f"the last good checkpoint: {self.path}")
+            raise
+
+    def _rescue(self, run: RunFolder, error: Exception) -> None:
+        learned = self._learned
+        if not learned:  # nothing was
+            return
+        is_in_rollout = self._trainer.epoch > learned["epoch"]
+        if is_in_rollout and not isinstance(error, NonFiniteError):  # the policy has nothing to do with it
+            learned = self._trainer.learned_state_dict()
+        if self.path != run.checkpoints.path_of(learned["epoch"]):
+            with contextlib.suppress(RunError):  # the disk may be what failed
+                self._write(run, learned)
+
+    def _write(self, run: RunFolder, state: Mapping[str, Any]) -> None:
+        progress = {"update": state["epoch"], "agent_steps": state["agent_steps"], "score": self.scores.take()}
+        self.path = run.save_checkpoint(state, {**self._metadata, **progress})
 
 
 class _MeanScore:

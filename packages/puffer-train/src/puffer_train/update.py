@@ -206,7 +206,7 @@ class Update:
         ranks = self.learner.ranks
         size = self.units.num_units // blocks
         orders = [
-            torch.from_numpy(permutation(self.config.seed, self.epoch, pass_index, ranks.rank + block, size))
+            torch.from_numpy(permutation(self.config.seed, self.epoch, pass_index, ranks.rank * blocks + block, size))
             + block * size
             for block in range(blocks)
         ]

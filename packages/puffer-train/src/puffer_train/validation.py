@@ -19,13 +19,14 @@ _AT_LEAST_ONE = (
 )  # fmt: skip
 _POSITIVE = (
     "update_epochs", "clip_coef", "vf_clip_coef", "max_grad_norm", "target_kl", "observation_clip", "reward_clip",
-    "adam_eps", "rho_clip", "trace_clip",
+    "adam_eps", "rho_clip", "trace_clip", "rank_timeout_s",
 )  # fmt: skip
 _NOT_NEGATIVE = (
     "seed", "learning_rate", "vf_coef", "ent_coef", "ent_coef_final", "weight_decay", "priority_alpha", "priority_beta",
 )  # fmt: skip
 _MOST_THREADS = 1024
-_UNIT_INTERVAL = ("gamma", "gae_lambda", "min_lr_ratio", "adam_beta1", "adam_beta2", "muon_momentum")
+_UNIT_INTERVAL = ("gamma", "gae_lambda", "min_lr_ratio")
+_BELOW_ONE = ("adam_beta1", "adam_beta2", "muon_momentum")  # a mean with decay 1 never moves
 
 
 class ConfigError(ValueError):
@@ -100,6 +101,10 @@ def check_ranges(config: TrainConfig) -> None:
         value = getattr(config, name)
         if not 0 <= value <= 1:
             raise ConfigError(f"{name} must be between 0 and 1; got {value}.")
+    for name in _BELOW_ONE:
+        value = getattr(config, name)
+        if not 0 <= value < 1:
+            raise ConfigError(f"{name} must be at least 0 and below 1; got {value}.")
 
 
 def check_puffer3(config: TrainConfig) -> None:

@@ -11,6 +11,7 @@ from puffer_train.arguments import Arguments, parse_values, read_arguments, take
 from puffer_train.config import TrainConfig
 from puffer_train.environments import find_spec, make_vector
 from puffer_train.errors import UsageError, usage_errors
+from puffer_train.launch import Launch, share_of_vector
 from puffer_train.options import TRAIN_ALIASES, Option, flat_options, make_options, train_options
 from puffer_train.settings import (
     Layer,
@@ -32,6 +33,7 @@ _AT_LEAST = {
     "run.dashboard_interval_s": 0,
 }
 
+_LAUNCHERS_GRACE_S = 5.0
 _COMMAND = "puffer train"
 _DESCRIPTION = (
     "Train a policy in {env}. Values come from, weak to strong: defaults, the environment's own file, --train.preset, "
@@ -45,9 +47,11 @@ def main(words: list[str]) -> int:
     spec = None if env_id is None else find_spec(env_id)
     settings, checkpoint = read_settings(spec, words)
     assert spec is not None  # without an id there was only the help, which ends the process
-    with StopSignals() as stop:
+    launch = Launch.from_environment()
+    vec_fields = share_of_vector(launch, settings.group("vec"))
+    with StopSignals(grace_s=0.0 if launch.is_alone else _LAUNCHERS_GRACE_S) as stop:
         try:
-            with make_vector(spec, settings.group("vec"), settings.named("env"), settings.values["train.seed"]) as vec:
+            with make_vector(spec, vec_fields, settings.named("env"), settings.values["train.seed"]) as vec:
                 from puffer_train.training import train
 
                 return train(spec, vec, settings, checkpoint, stop)
