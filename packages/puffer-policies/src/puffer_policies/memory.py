@@ -173,7 +173,7 @@ class MinGRU(nn.Module):
         incoming = (1.0 - shares) * self.candidate(x)
         if resets is not None:
             shares = shares.masked_fill(resets.unsqueeze(-1), 0.0)
-        states = _scan(shares, incoming, state[0])
+        states = _scan(shares, incoming, state[0]).to(state[0].dtype)
         return states, (states[:, -1],)
 
 
