@@ -60,15 +60,38 @@ def test_agents_without_rows_get_no_gradient(policies):
 
 def test_bad_numbers_are_refused(policies):
     for ids in (torch.tensor([0, 3]), torch.tensor([-1, 0]), torch.tensor([0])):
-        with pytest.raises(ValueError, match=r"agent_ids must be \(rows,\) in \[0, 3\)"):
+        with pytest.raises(ValueError, match=r"agent_ids must be \(2,\) in \[0, 3\)"):
             policies.forward_eval(torch.zeros(2, 5), policies.initial_state(2), ids)
 
 
 def test_policies_must_fit_each_other(make_env):
+    env = make_env(BOX, spaces.Discrete(3))
+    others = [
+        default_policy(make_env(BOX, spaces.Discrete(2))),
+        default_policy(env, recurrent="gru"),
+        default_policy(env, recurrent="lstm", hidden_size=64),
+    ]
+
     with pytest.raises(ValueError, match="at least one policy"):
         IndependentPolicies([])
-    with pytest.raises(ValueError, match="equal action heads"):
-        IndependentPolicies([default_policy(make_env(BOX, spaces.Discrete(n))) for n in (2, 3)])
+    for other in others:
+        with pytest.raises(ValueError, match="policies must be equal in head and state; got CategoricalHead of 3"):
+            IndependentPolicies([default_policy(env), other])
+    with pytest.raises(TypeError, match="face of a trainer; got Linear"):
+        IndependentPolicies([torch.nn.Linear(5, 3)])
+
+
+def test_heads_with_weights_are_not_shared_by_accident(make_env):
+    env = make_env(BOX, spaces.MultiDiscrete([3, 2]))
+    policies = [default_policy(env, autoregressive=True) for _ in range(2)]
+
+    with pytest.raises(ValueError, match=r"no weights of their own.*Use autoregressive=False"):
+        IndependentPolicies(policies)
+
+
+def test_no_rows_and_numbers_in_a_list(policies):
+    assert policies.forward_eval(torch.zeros(0, 5), policies.initial_state(0))[0].shape == (0, 3)
+    assert policies.forward_eval(torch.zeros(2, 5), policies.initial_state(2), [2, 0])[0].shape == (2, 3)
 
 
 def test_it_has_the_face_of_a_trainer(policies):

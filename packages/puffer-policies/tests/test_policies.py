@@ -7,7 +7,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from puffer_policies import TrainablePolicy, adapt_policy, default_policy
+from puffer_policies import MLP, Policy, TrainablePolicy, adapt_policy, default_policy, make_action_head
 from puffer_policies.states import zero_where
 
 OBSERVATIONS = {
@@ -131,6 +131,38 @@ def test_forward_returns_parameters_and_a_column_of_values(make_env):
     assert torch.equal(
         recurrent(torch.zeros(6, 5), state)[2][0], recurrent.forward_eval(torch.zeros(6, 5), state)[2][0]
     )
+
+
+@pytest.mark.parametrize(
+    ("encoder", "head", "hidden_size", "error", "message"),
+    [
+        (torch.nn.Linear(5, 8), make_action_head(ACTIONS["discrete"]), None, TypeError, "hidden_size must be given"),
+        (MLP(5, 8), make_action_head(ACTIONS["discrete"]), 16, ValueError, "hidden_size=16 for an encoder of 8"),
+        (MLP(5, 8), ACTIONS["discrete"], None, TypeError, "action_head must be an ActionHead; got Discrete"),
+    ],
+)
+def test_parts_that_do_not_fit_are_explained(encoder, head, hidden_size, error, message):
+    with pytest.raises(error, match=message):
+        Policy(encoder, head, hidden_size)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("recurrent", MEMORIES)
+@pytest.mark.parametrize(("observation", "action"), [("nested", "mixed"), ("box", "multidiscrete")])
+def test_policy_computes_in_another_dtype(observation, action, recurrent, dtype, make_env, sample_rows):
+    env = make_env(OBSERVATIONS[observation], ACTIONS[action])
+    policy = default_policy(env, hidden_size=16, recurrent=recurrent, autoregressive=action == "multidiscrete").to(
+        dtype
+    )
+    rows = sample_rows(env.observation_layout, 6)
+    resets = torch.tensor([[False, True, False], [False, False, False]])
+
+    parameters, values = policy.forward_sequence(rows.view(2, 3, -1), policy.initial_state(2), resets)
+    actions = policy.action_head.sample(parameters, torch.rand(6, policy.action_head.num_noise))
+    (policy.action_head.log_prob(parameters, actions).sum() + values.sum()).backward()
+
+    assert policy.forward_eval(rows, policy.initial_state(6))[1].dtype == values.dtype == torch.float32
+    assert {parameter.grad.dtype for parameter in policy.parameters() if parameter.grad is not None} == {dtype}
 
 
 def test_constant_deviations_are_one_parameter(make_env):

@@ -23,6 +23,10 @@ class IndependentPolicies(nn.Module):
 
     Args:
         policies: Policies with the face of a trainer, one for each agent, equal in head and state.
+
+    Raises:
+        TypeError: A policy has not the face of a trainer.
+        ValueError: There is no policy, or they differ in head or state.
     """
 
     takes_agent_ids = True
@@ -30,10 +34,24 @@ class IndependentPolicies(nn.Module):
     def __init__(self, policies: Sequence[nn.Module]) -> None:
         super().__init__()
         if not policies:
-            raise ValueError("policies must hold at least one policy; got none.")
-        widths = {cast(TrainablePolicy, policy).action_head.num_parameters for policy in policies}
-        if len(widths) > 1:
-            raise ValueError(f"policies must have equal action heads; got {sorted(widths)} parameters. Use one space.")
+            raise ValueError("policies must hold at least one policy; got none. Pass one for each agent of a world.")
+        for policy in policies:
+            if not isinstance(policy, TrainablePolicy):
+                raise TypeError(
+                    f"policies must have the face of a trainer; got {type(policy).__name__}. Pass what default_policy "
+                    "or adapt_policy returns."
+                )
+        forms = [_form(cast(TrainablePolicy, policy)) for policy in policies]
+        if len(set(forms)) > 1:
+            raise ValueError(
+                f"policies must be equal in head and state; got {' and '.join(dict.fromkeys(forms))}. "
+                "Build them for one pair of spaces, with one memory."
+            )
+        if len(policies) > 1 and any(True for _ in cast(TrainablePolicy, policies[0]).action_head.parameters()):
+            raise ValueError(
+                f"action heads of independent policies must have no weights of their own, since all agents share the "
+                f"first; got {forms[0]}. Use autoregressive=False."
+            )
         self.policies = nn.ModuleList(policies)
         self.is_recurrent = bool(cast(TrainablePolicy, policies[0]).is_recurrent)
 
@@ -91,18 +109,19 @@ class IndependentPolicies(nn.Module):
         """Run each policy on its rows and put the results back in the order of the rows."""
         order = torch.argsort(ids, stable=True)
         counts = torch.bincount(ids, minlength=len(self.policies)).tolist()
-        parts = [run(self._policy(index), rows) for index, rows in enumerate(order.split(counts)) if len(rows)]
+        shares = [(index, rows) for index, rows in enumerate(order.split(counts)) if len(rows)]
+        parts = [run(self._policy(index), rows) for index, rows in shares or [(0, order)]]
         back = torch.empty_like(order)
         back[order] = torch.arange(len(order), device=order.device)
         return [torch.cat(columns)[back] for columns in zip(*parts, strict=True)]
 
     def _ids(self, agent_ids: Tensor | None, rows: int, device: torch.device) -> Tensor:
         if agent_ids is not None:
-            ids = agent_ids.long()
-            if len(ids) != rows or bool((ids < 0).any()) or bool((ids >= len(self.policies)).any()):
+            ids = torch.as_tensor(agent_ids, dtype=torch.int64, device=device)
+            if ids.shape != (rows,) or bool(((ids < 0) | (ids >= len(self.policies))).any()):
                 raise ValueError(
-                    f"agent_ids must be (rows,) in [0, {len(self.policies)}); got {tuple(ids.shape)} for {rows} rows. "
-                    "Number the agents of each world from 0."
+                    f"agent_ids must be ({rows},) in [0, {len(self.policies)}); got {tuple(ids.shape)} with "
+                    f"{sorted(set(ids.flatten().tolist()))[:8]}. Number the agents of each world from 0."
                 )
             return ids
         if rows % len(self.policies):
@@ -114,3 +133,10 @@ class IndependentPolicies(nn.Module):
 
     def _policy(self, index: int) -> TrainablePolicy:
         return cast(TrainablePolicy, self.policies[index])
+
+
+def _form(policy: TrainablePolicy) -> str:
+    """Describe what policies of one world have in common: the head and the state of a row."""
+    head = policy.action_head
+    state = [tuple(part.shape[1:]) for part in policy.initial_state(1)]
+    return f"{type(head).__name__} of {head.num_parameters} parameters with state {state}"

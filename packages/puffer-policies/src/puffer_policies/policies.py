@@ -57,13 +57,21 @@ class Policy(nn.Module):
         encoder: Maps (rows, *observation_shape) to (rows, hidden_size).
         action_head: Head of the action space.
         hidden_size: Outputs of the encoder; None reads `encoder.hidden_size`.
+
+    Raises:
+        TypeError: The head is none, or the size of the features is unknown.
+        ValueError: The encoder has another number of outputs.
     """
 
     is_recurrent = False
 
     def __init__(self, encoder: nn.Module, action_head: ActionHead, hidden_size: int | None = None) -> None:
         super().__init__()
-        self.hidden_size = int(hidden_size if hidden_size is not None else cast(int, encoder.hidden_size))
+        if not isinstance(action_head, ActionHead):
+            raise TypeError(
+                f"action_head must be an ActionHead; got {type(action_head).__name__}. Pass make_action_head(space)."
+            )
+        self.hidden_size = _features_of(encoder, hidden_size)
         self.encoder = encoder
         self.action_head = action_head
         self.num_computed = action_head.num_parameters - action_head.num_free
@@ -108,3 +116,18 @@ class Policy(nn.Module):
         """Run segments; see `TrainablePolicy`."""
         parameters, values, _ = self.forward_eval(observations.flatten(0, 1), state)
         return parameters, values.reshape(observations.shape[:2])
+
+
+def _features_of(encoder: nn.Module, hidden_size: int | None) -> int:
+    outputs = getattr(encoder, "hidden_size", hidden_size)
+    if outputs is None:
+        raise TypeError(
+            f"hidden_size must be given for an encoder without hidden_size; got {type(encoder).__name__}. "
+            "Pass the number of its outputs."
+        )
+    if hidden_size not in (None, outputs):
+        raise ValueError(
+            f"hidden_size must be that of the encoder; got hidden_size={hidden_size} for an encoder of {outputs}. "
+            "Leave it out."
+        )
+    return int(cast(int, outputs))
