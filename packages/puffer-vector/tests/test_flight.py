@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import puffer_vector
-from puffer_vector import WorkerError, flight
+from puffer_vector import WorkerError, flight, recent
 
 BACKENDS = [("serial", None), ("threads", 2), ("processes", 2)]
 
@@ -48,9 +48,9 @@ def fly(creators, backend, workers, tmp_path, before=lambda vector: vector.reset
     return caught.value
 
 
-def step_often(vector, rng, times=400):
+def step_often(vector, rng, times=800):
     for _ in range(times):
-        vector.step(rng.integers(0, 3, (4, 2)))
+        vector.step(rng.integers(0, 3, (vector.agents_per_batch, 2)))
 
 
 @pytest.mark.parametrize(("backend", "workers"), BACKENDS)
@@ -98,6 +98,66 @@ def test_a_worker_that_crashes_leaves_its_record(envs, tmp_path):
 def step_counters(vector, times=20):
     for _ in range(times):
         vector.step(np.zeros(2, int))
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    monkeypatch.setattr(recent, "FOLDER", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("batch_size", [4, 2])
+def test_processes_keep_a_record_unasked_and_write_it_only_after_a_failure(summing, temporary, batch_size):
+    creators = [lambda n=n, buf=None: summing(40.0 if n == 2 else 1e9, buf=buf) for n in range(4)]
+    with puffer_vector.make(creators, 4, "processes", 2, batch_size=batch_size) as vector:
+        vector.reset(seed=3)
+        vector.step(np.ones((batch_size, 2), int))
+        vector.close()
+    assert list(temporary.iterdir()) == []
+
+    vector = puffer_vector.make(creators, 4, "processes", 2, batch_size=batch_size)
+    vector.reset(seed=3)
+    rng = np.random.default_rng(0)
+    with pytest.raises(WorkerError) as caught:
+        step_often(vector, rng)
+    error = caught.value
+    assert error.flight_record in str(error)
+    with pytest.raises(WorkerError) as again:
+        puffer_vector.replay(error.flight_record)
+    assert (again.value.reason, again.value.step) == (error.reason, error.step)
+
+
+@pytest.mark.parametrize("what", ["capacity", "parameters", "reset", "size"])
+def test_no_record_is_written_that_could_not_be_repeated(envs, temporary, monkeypatch, what):
+    monkeypatch.setattr(flight, "MAX_CAPACITY", 6 if what == "capacity" else 100)
+    monkeypatch.setattr(recent, "MAX_HEADER_BYTES", 10 if what == "size" else 1 << 20)
+
+    class Breaks(envs.Walk):
+        def step(self, actions):
+            assert actions[0, 0] != 2
+            return super().step(actions)
+
+    vector = puffer_vector.make(lambda buf=None: Breaks(buf=buf), 2, "processes", 2)
+    vector.reset(seed=0)
+    if what == "parameters":
+        vector.set_parameters(level=1)
+    if what == "reset":
+        vector.reset()
+    for _ in range(8):
+        vector.step(np.ones((2, 2), int))
+    with pytest.raises(WorkerError) as caught:
+        vector.step(np.full((2, 2), 2))
+    assert caught.value.flight_record is None
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_cannot_be_recorded_is_refused(envs, tmp_path):
+    lock = __import__("threading").Lock()
+    with (
+        puffer_vector.make(lambda buf=None: (lock, envs.Walk(buf=buf))[1], flight_record=tmp_path) as vector,
+        pytest.raises(TypeError, match="must be picklable for a flight record"),
+    ):
+        vector.reset(seed=0)
 
 
 def test_a_ring_that_lost_its_beginning_says_so(envs, tmp_path, monkeypatch):

@@ -39,6 +39,16 @@ MAX_CAPACITY = 1 << 16
 _numbers = itertools.count()
 
 
+def ring_capacity(actions: npt.NDArray[Any]) -> int:
+    """Return how many steps a ring of such actions holds."""
+    return min(max(RING_BYTES // max(actions.nbytes, 1), MIN_CAPACITY), MAX_CAPACITY)
+
+
+def write_failure(folder: Path, slot: int, reason: str) -> None:
+    """Note which slot failed, and how."""
+    (folder / "failure.json").write_text(json.dumps({"slot": slot, "reason": reason}))
+
+
 @dataclass(frozen=True)
 class FlightHeader:
     """What is needed to build the worker of a slot again.
@@ -83,7 +93,7 @@ class FlightRecorder:
         self.path.mkdir(parents=True)
         self._specs, self._bindings, self._report = tuple(specs), tuple(bindings), report
         self._actions = actions
-        self._capacity = min(max(RING_BYTES // max(actions.nbytes, 1), MIN_CAPACITY), MAX_CAPACITY)
+        self._capacity = ring_capacity(actions)
         self._ring: Any = np.memmap(
             self.path / "actions.bin", actions.dtype, "w+", shape=(self._capacity, *actions.shape)
         )
@@ -98,7 +108,13 @@ class FlightRecorder:
             return
         header = FlightHeader(self._specs, self._bindings, self._report, seed, options, self._capacity)
         partial = self.path / "header.part"
-        partial.write_bytes(cloudpickle.dumps(header))
+        try:
+            partial.write_bytes(cloudpickle.dumps(header))
+        except Exception as error:
+            raise TypeError(
+                f"creators and options must be picklable for a flight record; these are not: {error}. "
+                "Build what cannot be pickled inside the creator, or leave flight_record out."
+            ) from error
         partial.replace(self.path / "header.pkl")
         self._counts[:] = 0
         self._stale.clear()
@@ -125,19 +141,26 @@ class FlightRecorder:
         self._stale.discard(slot)
         self._counts[slot] = num_steps
 
-    def note_actions(self, slot: int, num_steps: int) -> None:
-        """Keep the actions of a slot's next step, the num_steps-th since its seeded reset."""
-        if self.needs_state(slot):  # there are no snapshots, and the ring has lost its beginning
-            self._counts[slot, 1] = -1
-        rows = slice(self._bindings[slot].first_row, self._bindings[slot].first_row + self._bindings[slot].num_rows)
-        self._ring[num_steps % self._capacity, rows] = self._actions[rows]
-        self._counts[slot, 0] = num_steps
+    def note_actions(self, slots: Sequence[int], num_steps: Sequence[int]) -> None:
+        """Keep the actions of the step that some slots make.
+
+        Args:
+            slots: The slots.
+            num_steps: For every slot, steps since its seeded reset, counting that one.
+        """
+        for slot in slots:
+            step, binding = num_steps[slot], self._bindings[slot]
+            if self.needs_state(slot):  # there are no snapshots, and the ring has lost its beginning
+                self._counts[slot, 1] = -1
+            rows = slice(binding.first_row, binding.first_row + binding.num_rows)
+            self._ring[step % self._capacity, rows] = self._actions[rows]
+            self._counts[slot, 0] = step
 
     def keep(self, slot: int, reason: str) -> str:
         """Finish the record of a failure and return its path."""
         self._ring.flush()
         self._counts.flush()
-        (self.path / "failure.json").write_text(json.dumps({"slot": slot, "reason": reason}))
+        write_failure(self.path, slot, reason)
         return str(self.path)
 
     def discard(self) -> None:

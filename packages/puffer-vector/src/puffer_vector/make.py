@@ -96,7 +96,9 @@ def make(
         restart_failed: Whether an env that fails is replaced by a new one. Its rows get truncation True and are
             marked in `vec.invalid`.
         copy: Whether `recv` and `step` return arrays of the caller's own.
-        flight_record: Folder in which the last actions of each env are kept, for `replay` after a failure.
+        flight_record: Folder in which the last actions of each env are kept, for `replay` after a failure, whoever
+            ends. Without one, processes and Ray keep the first actions after a seeded reset, in memory; a failure
+            writes them to the folder for temporary files.
         context: How processes start. By default a fork server where there is one, else spawn.
         joint_spaces: Whether `observation_space` and `action_space` are those of a batch; else they are one agent's.
         first_world: Number of the first world, where several vector envs share one numbering.

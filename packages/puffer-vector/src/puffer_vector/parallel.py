@@ -27,6 +27,7 @@ from puffer_vector.base import Array, Flags, RecvResult, VectorEnv
 from puffer_vector.calls import WorkerCalls
 from puffer_vector.errors import ClosedError, WorkerError
 from puffer_vector.flight import FlightRecorder
+from puffer_vector.recent import RecentActions
 from puffer_vector.records import Records, merged
 from puffer_vector.reports import EnvReport
 from puffer_vector.rows import Batch, Gathering, RowPlan
@@ -51,6 +52,8 @@ class ParallelVector(WorkerCalls, VectorEnv, ABC):
     _plan: RowPlan
     _buffers: Buffers
     _invalid: npt.NDArray[np.bool_]
+    _is_remote = False
+    """Whether workers are other processes, which may end without the caller and are at work while it does more."""
 
     def __init__(self, settings: Settings) -> None:
         self._is_closed = False
@@ -65,7 +68,7 @@ class ParallelVector(WorkerCalls, VectorEnv, ABC):
         self._running: list[int] = []
         self._num_steps = [0] * settings.plan.num_slots  # of each slot since its last seeded reset
         self._started_at = [0.0] * settings.plan.num_slots
-        self._flight: FlightRecorder | None = None
+        self._flight: FlightRecorder | RecentActions | None = None
         limit = settings.timeout_s
         self._poll_s = POLL_S if limit is None else min(POLL_S, limit / 4)
         self._next_look = 0.0
@@ -96,9 +99,11 @@ class ParallelVector(WorkerCalls, VectorEnv, ABC):
         self._gathering = Gathering(self._buffers, self._invalid, self.agents_per_batch, self.single_action_space)
         self._groups = [self._batch_of(group) for group in groups]
         self._batch = self._groups[0]
+        recorded = (specs, [self._plan.binding(slot) for slot in range(plan.num_slots)], report, self._buffers.actions)
         if settings.flight_record is not None:
-            bindings = [self._plan.binding(slot) for slot in range(plan.num_slots)]
-            self._flight = FlightRecorder(settings.flight_record, specs, bindings, report, self._buffers.actions)
+            self._flight = FlightRecorder(settings.flight_record, *recorded)
+        elif self._is_remote:
+            self._flight = RecentActions(*recorded)
 
     def _describe(self, report: EnvReport) -> None:
         plan, settings = self._plan, self._settings
@@ -203,21 +208,23 @@ class ParallelVector(WorkerCalls, VectorEnv, ABC):
         self._queue.append(batch)
         self._running.extend(batch.slots)
         self._phase = Phase.RECV
-        if self._flight is not None:
-            self._record_flight(self._flight, batch.slots)
+        flight = self._flight
+        if flight is not None and self.has_state:
+            self._note_states(flight, batch.slots)
         for slot in batch.slots:
             self._num_steps[slot] += 1
         self._started(batch.slots)
         self._begin(batch.slots, None)
+        if flight is not None:
+            flight.note_actions(batch.slots, self._num_steps)
 
-    def _record_flight(self, flight: FlightRecorder, slots: Sequence[int]) -> None:
+    def _note_states(self, flight: FlightRecorder | RecentActions, slots: Sequence[int]) -> None:
         for slot in slots:
-            if self.has_state and flight.needs_state(slot):
+            if flight.needs_state(slot):
                 ((states, num_steps),) = self._call([slot], "get_state", [()])
                 first = self._plan.binding(slot).first_row
                 flight.note_state(slot, states, num_steps, self._buffers[first : first + self._plan.rows_per_slot])
                 self._num_steps[slot] = num_steps
-            flight.note_actions(slot, self._num_steps[slot] + 1)
 
     def recv(self) -> RecvResult:  # noqa: D102
         if self._phase is not Phase.RECV:

@@ -59,6 +59,8 @@ _open: weakref.WeakSet[ProcessVector] = weakref.WeakSet()
 class ProcessVector(ParallelVector):
     """Steps envs in processes, one a slot."""
 
+    _is_remote = True
+
     def __init__(self, settings: Settings) -> None:
         self._context = make_context(settings.context)
         self._processes: list[Any] = []

@@ -122,6 +122,8 @@ class RayVector(ParallelVector):
     started here is shut down with the last vector env.
     """
 
+    _is_remote = True
+
     def __init__(self, settings: Settings) -> None:
         self._actors: list[Any] = []
         self._refs: dict[int, Any] = {}
