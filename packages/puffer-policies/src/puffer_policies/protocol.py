@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from puffer_policies.images import image_scale, is_image
 from puffer_policies.observations import unflatten_observations
 from puffer_policies.policies import TrainablePolicy
 from puffer_policies.recurrent import LSTMWrapper
-from puffer_policies.states import StateForm, zero_where
+from puffer_policies.states import StateForm, check_resets, zero_where
 from puffer_spaces import Layout
 
 Tensor = torch.Tensor
@@ -29,7 +30,8 @@ Call = Callable[..., Any]
 FEW_ROWS, MANY_ROWS = 2, 3
 """Rows of the two trial calls that tell which axis of a state counts the rows."""
 
-_TRIAL_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError)
+DICT_STATE_KEYS = ("lstm_h", "lstm_c")
+"""Keys of PufferLib's dict state that live from step to step."""
 
 
 def adapt_policy(
@@ -58,11 +60,17 @@ def adapt_policy(
         action_layout: How a row holds the original action space.
 
     Raises:
-        TypeError: The module has none of the methods.
+        TypeError: The module is none, or has none of the methods.
         ValueError: A trial call fails or returns something that does not fit the spaces.
     """
+    if not isinstance(module, nn.Module):
+        got = f"the class {module.__name__}" if isinstance(module, type) else type(module).__name__
+        raise TypeError(f"module must be an nn.Module; got {got}. Pass an instance of your policy.")
     if _is_trainable(module):
         return cast(TrainablePolicy, module)
+    if isinstance(single_observation_space, spaces.Dict | spaces.Tuple):
+        observation_layout = Layout(single_observation_space)
+        single_observation_space = observation_layout.row_space
     head = make_action_head(single_action_space, action_layout, rescale=False)
     return AdaptedPolicy(module, head, single_observation_space, observation_layout)
 
@@ -99,7 +107,7 @@ class AdaptedPolicy(nn.Module):
         self._observation_shape = tuple(observation_space.shape or ())
         self._call, self._takes_state = _find_call(module)
         self._prepare: Call = _unchanged
-        self._dict_state = False
+        self._start: _DictStart | None = None
         self._form: StateForm | None = None
         with _trial(module):
             self._find_form(observation_space, observation_layout)
@@ -122,6 +130,7 @@ class AdaptedPolicy(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Run segments; see `TrainablePolicy`. A module with memory is stepped."""
         batch, horizon = observations.shape[:2]
+        check_resets(resets, batch, horizon)
         if self._form is None:
             call = self.module if _overrides_forward(self.module) else self._call
             parameters, values, _ = self._step(call, observations.flatten(0, 1), ())
@@ -156,16 +165,22 @@ class AdaptedPolicy(nn.Module):
 
     def _run(self, call: Call, observations: Tensor, state: Any) -> tuple[Any, Tensor, Any]:
         """Call the module; return its action output, values float32 (rows,) and its own state or None."""
-        rows = len(observations)
+        return self._read(*self._invoke(call, observations, state), len(observations))
+
+    def _invoke(self, call: Call, observations: Tensor, state: Any) -> tuple[Any, Any]:
+        """Call the module; return its result and the dict that it got as state, if it takes one."""
+        if self._start is not None:
+            state = self._start(observations) if state is None else dict(state)
         prepared = self._prepare(observations)
-        if self._dict_state:
-            state = {"lstm_h": None, "lstm_c": None} if state is None else dict(state)
-            result = call(prepared, state)
-        else:
-            result = call(prepared, state) if self._takes_state else call(prepared)
+        result = call(prepared, state) if self._takes_state else call(prepared)
+        return result, None if self._start is None else state
+
+    def _read(self, result: Any, dict_state: Any, rows: int) -> tuple[Any, Tensor, Any]:
+        """Check and take apart a result."""
         output, values, after = _split_result(result, self.action_head)
-        if self._dict_state:
-            after = {key: state[key] for key in ("lstm_h", "lstm_c")}
+        if dict_state is not None:
+            after = {key: dict_state.get(key) for key in DICT_STATE_KEYS}
+            after = after if all(isinstance(part, Tensor) for part in after.values()) else None
         if not isinstance(values, Tensor) or values.numel() != rows:
             raise ValueError(
                 f"the policy must return one value per row, (rows,) or (rows, 1); got {describe_output(values)} for "
@@ -177,41 +192,42 @@ class AdaptedPolicy(nn.Module):
         """Try ways to call the module until one works, then check what it returns."""
         device = _device_of(self.module)
         few, many = (_zero_observations(space, rows, device) for rows in (FEW_ROWS, MANY_ROWS))
-        after = self._first_that_works(few, space, layout)
-        output, _, after_many = self._run(self._call, many, None)
+        after = self._read(*self._first_that_works(few, space, layout), FEW_ROWS)[2]
+        output, values, after_many = self._run(self._call, many, None)
         parameters = self.action_head.to_parameters(output)
         if parameters.shape[0] != MANY_ROWS:
             raise self.action_head.unfit(output)
+        if isinstance(self.action_head, BoxHead) and not bool(torch.isfinite(parameters).all()):
+            raise ValueError(
+                "mean and standard deviation must be finite and the deviation positive; got others for zero "
+                "observations. Return the deviation itself, not its logarithm: exp(log_std)."
+            )
         if after is None or after == ():
             return
         self._form = StateForm(after, after_many, FEW_ROWS, MANY_ROWS)
-        from_zeros, values, _ = self._step(self._call, many, self._form.zeros(MANY_ROWS, device))
-        expected, expected_values, _ = self._run(self._call, many, None)
-        if not torch.allclose(from_zeros, self.action_head.to_parameters(expected), atol=1e-4) or not torch.allclose(
-            values, expected_values, atol=1e-4
-        ):
+        from_zeros, values_from_zeros, _ = self._step(self._call, many, self._form.zeros(MANY_ROWS, device))
+        pairs = ((from_zeros, parameters), (values_from_zeros, values))
+        if not all(torch.allclose(left, right, atol=1e-4) for left, right in pairs):
             raise ValueError(
                 "the policy's state at the start of an episode must be zeros; got another result from zeros than from "
                 "None. Add what is learned to the input of the memory instead."
             )
 
-    def _first_that_works(self, observations: Tensor, space: spaces.Space[Any], layout: Layout | None) -> Any:
-        first_error: Exception | None = None
-        for prepare in _preparations(space, layout, observations.dtype):
-            for dict_state in (False, True) if self._takes_state else (False,):
-                self._prepare, self._dict_state = prepare, dict_state
+    def _first_that_works(
+        self, observations: Tensor, space: spaces.Space[Any], layout: Layout | None
+    ) -> tuple[Any, Any]:
+        errors: dict[str, Exception] = {}
+        for way, prepare in _preparations(space, layout, observations.dtype).items():
+            for start in _starts(self.module) if self._takes_state else [None]:
+                self._prepare, self._start = prepare, start
                 try:
-                    after = self._run(self._call, observations, None)[2]
-                except _TRIAL_ERRORS as error:
-                    first_error = first_error or error
-                    continue
-                if dict_state and not all(isinstance(part, Tensor) for part in after.values()):
-                    self._dict_state, after = False, None
-                return after
+                    return self._invoke(self._call, observations, None)
+                except Exception as error:
+                    errors.setdefault(f"{way}: {type(error).__name__}: {error}", error)
         raise ValueError(
             f"the policy must take observations {observations.dtype} {tuple(observations.shape)} of {space}; "
-            f"{type(self.module).__name__} failed on zeros: {first_error}"
-        ) from first_error
+            f"{type(self.module).__name__} failed on zeros {'; '.join(errors)}"
+        ) from next(iter(errors.values()))
 
 
 def _find_call(module: nn.Module) -> tuple[Call, bool]:
@@ -281,14 +297,13 @@ def _split_result(result: Any, head: ActionHead) -> tuple[Any, Any, Any]:
     return result[0], result[1], result[2] if len(result) > 2 else None
 
 
-def _preparations(space: spaces.Space[Any], layout: Layout | None, dtype: torch.dtype) -> list[Call]:
-    """Return what may be done to observations for a module, in the order in which it is tried."""
-    ways: list[Call] = [_unchanged]
-    nested = layout is not None and isinstance(layout.space, spaces.Dict | spaces.Tuple)
+def _preparations(space: spaces.Space[Any], layout: Layout | None, dtype: torch.dtype) -> dict[str, Call]:
+    """Return what may be done to observations for a module, in the order in which it is tried, each with its name."""
+    ways: dict[str, Call] = {"as they are": _unchanged}
     if dtype != torch.float32 and not (layout is not None and layout.is_mixed):
-        ways.append(_AsFloat(image_scale(space) if is_image(space) else 1.0))
-    if nested:
-        ways.append(_Unflatten(cast(Layout, layout)))
+        ways["as float32"] = _AsFloat(image_scale(space) if is_image(space) else 1.0)
+    if layout is not None and isinstance(layout.space, spaces.Dict | spaces.Tuple):
+        ways["in their structure"] = _Unflatten(layout)
     return ways
 
 
@@ -312,6 +327,30 @@ class _Unflatten:
         return unflatten_observations(observations, self.layout)
 
 
+class _DictStart:
+    """PufferLib's dict state at the start of an episode.
+
+    Args:
+        hidden_size: Width of zeros; None puts None in their place.
+    """
+
+    def __init__(self, hidden_size: int | None) -> None:
+        self.hidden_size = hidden_size
+
+    def __call__(self, observations: Tensor) -> dict[str, Any]:
+        if self.hidden_size is None:
+            return dict.fromkeys(DICT_STATE_KEYS)
+        shape = (len(observations), self.hidden_size)
+        return {key: torch.zeros(shape, device=observations.device) for key in DICT_STATE_KEYS}
+
+
+def _starts(module: nn.Module) -> list[_DictStart | None]:
+    """Return what may be given to a module that takes a state, in the order in which it is tried."""
+    hidden_size = getattr(module, "hidden_size", None)
+    starts: list[_DictStart | None] = [None, _DictStart(None)]
+    return [*starts, _DictStart(hidden_size)] if isinstance(hidden_size, int) else starts
+
+
 def _zero_observations(space: spaces.Space[Any], rows: int, device: torch.device) -> Tensor:
     shape, dtype = tuple(space.shape or ()), torch_dtype(space.dtype or np.float32)
     return torch.zeros(rows, *shape, dtype=dtype, device=device)
@@ -323,11 +362,12 @@ def _device_of(module: nn.Module) -> torch.device:
 
 @contextlib.contextmanager
 def _trial(module: nn.Module) -> Iterator[None]:
-    """Call a module without lasting effects: no gradient, evaluation mode, random state kept."""
+    """Call a module without lasting effects: no gradient, evaluation mode, random state kept, no warnings."""
     training = {part: part.training for part in module.modules()}
     module.eval()
     try:
-        with torch.no_grad(), torch.random.fork_rng():
+        with torch.no_grad(), torch.random.fork_rng(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
     finally:
         for part, was_training in training.items():

@@ -11,6 +11,7 @@ from torch import nn
 from puffer_policies.distributions import make_action_head
 from puffer_policies.heads import ActionHead
 from puffer_policies.memory import LSTM, Memory
+from puffer_policies.states import check_resets
 
 Tensor = torch.Tensor
 State = tuple[Tensor, ...]
@@ -72,6 +73,7 @@ class RecurrentPolicy(nn.Module):
 
     def _run(self, observations: Tensor, state: State, resets: Tensor | None) -> tuple[Tensor, Tensor, State]:
         batch, horizon = observations.shape[:2]
+        check_resets(resets, batch, horizon)
         features = self._encode(observations.flatten(0, 1)).view(batch, horizon, -1)
         hidden, state = self._memory.sequence(features, state or self.initial_state(batch), resets)
         parameters, values = self._decode(hidden.flatten(0, 1))

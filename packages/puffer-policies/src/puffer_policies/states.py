@@ -89,3 +89,12 @@ def _row_axis(left: Tensor, right: Tensor, few: int, many: int) -> int:
 def zero_where(state: State, resets: Tensor) -> State:
     """Zero the rows of a state where resets, bool (rows,)."""
     return tuple(part.masked_fill(resets.view(-1, *[1] * (part.ndim - 1)), 0) for part in state)
+
+
+def check_resets(resets: Tensor | None, batch: int, horizon: int) -> None:
+    """Raise a ValueError unless resets are None or bool (batch, horizon)."""
+    if resets is not None and (resets.dtype != torch.bool or tuple(resets.shape) != (batch, horizon)):
+        raise ValueError(
+            f"resets must be bool ({batch}, {horizon}), like the first dimensions of the observations; got "
+            f"{resets.dtype} {tuple(resets.shape)}. Row by row, True where an episode starts."
+        )
