@@ -6,13 +6,22 @@ import torch
 from torch.nn import functional
 
 from puffer_policies import Linear
-from puffer_policies.linear import MIN_PRODUCTS, linear
+from puffer_policies.linear import _num_images, linear
 
-SMALL, LARGE = (7, 5, 3), (2048, 33, 65)
+SMALL, LARGE, LARGE_AND_ODD, NARROW = (7, 5, 3), (4096, 33, 65), (4099, 33, 65), (65536, 64, 4)
 
 
-@pytest.mark.parametrize("shape", [SMALL, LARGE])
+@pytest.fixture(params=[1, 2])
+def num_threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape", [SMALL, LARGE, LARGE_AND_ODD, NARROW])
 @pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.usefixtures("num_threads")
 def test_linear_and_its_gradients_equal_torch(shape, with_bias):
     rows, inputs, outputs = shape
     x = torch.randn(rows, inputs, requires_grad=True)
@@ -31,12 +40,20 @@ def test_linear_and_its_gradients_equal_torch(shape, with_bias):
         torch.testing.assert_close(left, right, atol=2e-3, rtol=1e-3)
 
 
-def test_the_large_case_is_large_enough_for_the_convolution():
-    assert LARGE[0] * LARGE[1] * LARGE[2] >= MIN_PRODUCTS > SMALL[0] * SMALL[1] * SMALL[2]
+def test_large_products_are_convolutions(num_threads):
+    def images(shape):
+        rows, inputs, outputs = shape
+        return _num_images(torch.zeros(rows, inputs), torch.zeros(outputs, inputs))
+
+    if not images(LARGE):
+        pytest.skip("oneDNN is not used on this machine")
+    assert images(LARGE) == (1 if num_threads > 1 else 16)
+    assert images(LARGE_AND_ODD) == (1 if num_threads > 1 else 0)
+    assert images(SMALL) == images(NARROW) == 0
 
 
 def test_linear_takes_rows_that_are_not_contiguous():
-    x = torch.randn(2048, 80)[:, :64]
+    x = torch.randn(8192, 80)[:, :64]
     weight = torch.randn(64, 64)
 
     torch.testing.assert_close(linear(x, weight), functional.linear(x, weight))
@@ -50,8 +67,9 @@ def test_layer_takes_leading_dimensions():
     torch.testing.assert_close(layer(x), functional.linear(x, layer.weight, layer.bias))
 
 
+@pytest.mark.usefixtures("num_threads")
 def test_result_of_a_row_is_repeatable():
-    x, weight = torch.randn(4096, 64), torch.randn(64, 64)
+    x, weight = torch.randn(8192, 64), torch.randn(64, 64)
 
     assert torch.equal(linear(x, weight), linear(x, weight))
 

@@ -1,4 +1,5 @@
 import copy
+import itertools
 
 import pytest
 import torch
@@ -6,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puffer_policies import GRU, LSTM, AttentionMemory, MinGRU
+from puffer_policies.rows import gather_rows, place_rows
 from puffer_policies.scans import LinearScan, _doubling, recurrence
 from puffer_policies.states import zero_where
 
@@ -87,6 +89,44 @@ def test_sequence_and_step_equal_the_layer_of_torch(kind, layer):
     never = torch.zeros(4, 7, dtype=torch.bool)
     torch.testing.assert_close(memory.sequence(x, state)[0], expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(step_by_step(memory, x, state, never)[0], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_placed_and_gathered_rows_pass_the_numerical_check_of_gradients():
+    x = torch.randn(3, 2, dtype=torch.double, requires_grad=True)
+    places, flags = torch.tensor([4, 0, 2]), torch.randn(6, 1, dtype=torch.double)
+
+    placed = place_rows(x, places, flags)
+
+    assert torch.equal(gather_rows(placed, places)[:, :2], x)
+    assert torch.equal(placed[:, 2:], flags)
+    assert torch.equal(placed[[1, 3, 5], :2], torch.zeros(3, 2))
+    assert torch.autograd.gradcheck(lambda x: place_rows(x, places, flags), (x,))
+    assert torch.autograd.gradcheck(lambda x: gather_rows(x, torch.tensor([2, 0])), (x,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_gradients_of_the_lstm_with_resets_equal_a_plain_lstm_run_in_pieces(dtype):
+    memory = LSTM(5, 8).to(dtype)
+    plain = torch.nn.LSTM(5, 8, batch_first=True, dtype=dtype)
+    plain.load_state_dict(memory.state_dict())
+    x = torch.randn(3, 9, 5, dtype=dtype, requires_grad=True)
+    state = tuple(torch.randn(3, 8, dtype=dtype) for _ in range(2))
+    resets = torch.zeros(3, 9, dtype=torch.bool)
+    resets[0, 4] = resets[2, 7] = resets[2, 2] = True
+    weights = torch.randn(3, 9, 8, dtype=dtype)
+
+    got = torch.autograd.grad((memory.sequence(x, state, resets)[0] * weights).sum(), [x, *memory.parameters()])
+
+    loss = torch.zeros((), dtype=dtype)
+    for row in range(3):
+        cuts = [0, *resets[row].nonzero().flatten().tolist(), 9]
+        before = tuple(part[row].view(1, 1, 8) for part in state)
+        for first, last in itertools.pairwise(cuts):
+            outputs, _ = plain(x[row : row + 1, first:last], before)
+            loss = loss + (outputs[0] * weights[row, first:last]).sum()
+            before = tuple(torch.zeros_like(part) for part in before)
+    for left, right in zip(got, torch.autograd.grad(loss, [x, *plain.parameters()]), strict=True):
+        torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-5)
 
 
 def test_scan_passes_the_numerical_check_of_gradients():
