@@ -98,7 +98,7 @@ def test_specs_can_be_sent_to_another_process():
     assert [parameter.name for parameter in sent.parameters] == ["max_episode_steps", "sutton_barto_reward"]
 
 
-@pytest.mark.parametrize("env_id", ["gym-CartPole-v1", "gym-Pendulum-v1"])
+@pytest.mark.parametrize("env_id", ["gym-Acrobot-v1", "gym-CartPole-v1", "gym-LunarLander-v3", "gym-Pendulum-v1"])
 def test_a_tuned_env_has_a_config_beside_it(env_id):
     assert load_config(env_id).keys() == {"env", "vec", "policy", "train"}
-    assert load_config("gym-Acrobot-v1") == {}
+    assert load_config("gym-MountainCar-v0") == {}
