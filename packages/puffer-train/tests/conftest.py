@@ -1,5 +1,6 @@
 """Environments and trainers that several files of tests use."""
 
+import itertools
 import pickle
 from typing import ClassVar
 
@@ -267,3 +268,32 @@ def equal():
         return one == other
 
     return are_equal
+
+
+@pytest.fixture(scope="session")
+def advantages_by_sums():
+    """The definition of advantages and targets."""
+
+    def by_sums(rewards, values, final_values, terminals, truncations, valid, ratios, gamma, lam, rho_clip, c_clip):
+        """The definition as explicit sums over k: no recursion, float64."""
+        num_segments, horizon = rewards.shape
+        advantages, targets = np.zeros((num_segments, horizon)), np.zeros((num_segments, horizon))
+        for s, t in itertools.product(range(num_segments), range(horizon)):
+            advantage = target = 0.0
+            weight_a = weight_d = 1.0
+            for k in range(t, horizon):
+                if not valid[s, k]:
+                    break
+                following = final_values[s, k] if truncations[s, k] else values[s, k + 1]
+                delta = rewards[s, k] + (0.0 if terminals[s, k] else gamma * following) - values[s, k]
+                rho, c = min(ratios[s, k], rho_clip), min(ratios[s, k], c_clip)
+                advantage += weight_a * (1.0 if k == t else rho) * delta
+                target += weight_d * rho * delta
+                weight_a *= gamma * lam * (1.0 if k == t else c)
+                weight_d *= gamma * lam * c
+                if terminals[s, k] or truncations[s, k]:
+                    break
+            advantages[s, t], targets[s, t] = advantage, values[s, t] + target
+        return advantages, targets
+
+    return by_sums

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from puffer_train.generator import PrivateGenerator
+
 
 @pytest.mark.parametrize("memory", [False, True])
 @pytest.mark.parametrize("update_epochs", [1.0, 2.5])
@@ -38,6 +40,20 @@ def test_initial_weights_depend_on_the_seed_only(make_trainer):
 
     assert torch.equal(run(1), run(1))
     assert not torch.equal(run(1), run(2))
+
+
+def test_the_private_random_state_goes_on_from_use_to_use():
+    def draws(seed):
+        generator = PrivateGenerator(seed, torch.device("cpu"))
+        numbers = []
+        for _ in range(2):
+            with generator.use():
+                numbers.append(torch.rand(4))
+        return torch.cat(numbers)
+
+    expected = torch.rand(8, generator=torch.Generator().manual_seed(3))
+
+    assert torch.equal(draws(3), expected)
 
 
 @pytest.mark.parametrize("vec_options", [{"backend": "threads", "num_workers": 2}, {"env_kwargs": {"num_envs": 1}}])

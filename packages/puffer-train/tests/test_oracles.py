@@ -1,4 +1,4 @@
-"""Learning where the answer is known."""
+"""Whole rollouts and updates where values, advantages and gradients are known in closed form."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,348 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
+from puffer_policies import adapt_policy
 from puffer_spaces import PufferEnv
+
+GAMMA = 0.9
+PLAIN = {"normalize_observations": False, "normalize_returns": False, "normalize_advantages": "none"}
+PLAIN |= {"gamma": GAMMA, "learning_rate": 0.0, "ent_coef": 0.0}
+
+
+class Chain(PufferEnv):
+    """World w walks a chain of w + 1 steps; step a pays (a + 1) / 10. Then the agent is absent for `rest` steps.
+
+    The observation is [step of the episode, world], without the step where it is `hidden`. Absent rows hold rubbish.
+    """
+
+    rebinds_buffers = True
+    has_final_observations = True
+
+    def __init__(self, num_envs=6, ends="terminal", rest=0, hidden=False, buf=None):
+        self.single_observation_space = Box(-1e6, 1e6, (2,), np.float32)
+        self.single_action_space = Discrete(2)
+        self.num_envs = self.num_agents = num_envs
+        self.ends, self.rest, self.hidden = ends, rest, hidden
+        super().__init__(buf)
+
+    def reset(self, seed=None, first_world=0, options=None):
+        self.worlds = first_world + np.arange(self.num_envs)
+        self.age, self.resting = np.zeros((2, self.num_envs), np.int64)
+        self._show(self.observations)
+        return self.observations, []
+
+    def step(self, actions):
+        acts = self.resting == 0
+        self.rewards[:] = np.where(acts, (self.age + 1) / 10, np.nan)
+        self.age += acts
+        ended = acts & (self.age == self.worlds + 1)
+        self.terminals[:] = ended & (self.ends != "cut")
+        self.truncations[:] = ended & (self.ends != "terminal")
+        self._show(self.final_observations)
+        self.age[ended] = 0
+        self.resting = np.where(ended, self.rest, np.maximum(self.resting - 1, 0))
+        self._show(self.observations)
+        self.masks[:] = self.resting == 0
+        self.observations[~self.masks] = np.nan
+        return self.observations, self.rewards, self.terminals, self.truncations, []
+
+    def _show(self, rows):
+        rows[:, 0] = 0 if self.hidden else self.age
+        rows[:, 1] = self.worlds
+
+
+def chain_values(ends):
+    """Values of each step of each world: (6, 8). A time limit is outside of the chain, which goes on for ever."""
+    if ends == "cut":
+        step = torch.arange(8.0).repeat(6, 1)
+        return ((step + 1) / (1 - GAMMA) + GAMMA / (1 - GAMMA) ** 2) / 10
+    values = torch.zeros(6, 8)
+    for world in range(6):
+        for step in range(world, -1, -1):
+            values[world, step] = (step + 1) / 10 + GAMMA * values[world, step + 1]
+    return values
+
+
+class Table(nn.Module):
+    """Reads the value of [step, world] from a table."""
+
+    def __init__(self, values):
+        super().__init__()
+        self.values = nn.Parameter(values.clone())
+
+    def forward(self, observations):
+        step, world = observations.long().unbind(-1)
+        return 0.0 * self.values.sum() + torch.zeros(len(step), 2), self.values[world, step]
+
+
+class Counting(Table):
+    """Knows the step by memory only: it counts its steps since the last reset."""
+
+    is_recurrent = True
+
+    def __init__(self, values):
+        super().__init__(values)
+        self.action_head = adapt_policy(Table(values), Box(-1e6, 1e6, (2,), np.float32), Discrete(2)).action_head
+
+    def initial_state(self, num_rows, device=None):
+        return (torch.zeros(num_rows, 1),)
+
+    def forward_eval(self, observations, state):
+        counted = torch.cat([state[0], observations[:, 1:]], 1)
+        return (*self(counted), (state[0] + 1,))
+
+    def forward_sequence(self, observations, state, resets):
+        count, values = state[0], []
+        for t in range(observations.shape[1]):
+            count = torch.where(resets[:, t, None], 0.0, count)
+            _, step_values, (count,) = self.forward_eval(observations[:, t], (count,))
+            values.append(step_values)
+        values = torch.stack(values, 1)
+        return 0.0 * self.values.sum() + torch.zeros(values.numel(), 2), values
+
+
+@pytest.fixture
+def make_chains(make_trainer):
+    """Makes a trainer of six chains, two segments an agent, with a critic that is given."""
+
+    def make(values, horizon, memory=False, num_segments=2, **options):
+        fields = {**PLAIN, **{name: options.pop(name) for name in list(options) if name not in ("ends", "rest")}}
+        return make_trainer(
+            env=Chain,
+            policy=lambda _vec: (Counting if memory else Table)(values),
+            vec_options={"num_envs": 6, "hidden": memory, **options},
+            horizon=horizon,
+            batch_size=6 * horizon * num_segments,
+            **fields,
+        )
+
+    return make
+
+
+def steps_of_chains(num_slots, first, rest):
+    """Return the step of the episode in each slot of each world, -1 where the agent is absent: (6, num_slots)."""
+    slot = first + torch.arange(num_slots)
+    rows = []
+    for world in range(6):
+        position = slot % (world + 1 + rest)
+        rows.append(torch.where(position <= world, position, -1))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("rest", [0, 1, 3])
+@pytest.mark.parametrize("memory", [False, True])
+@pytest.mark.parametrize("ends", ["terminal", "cut", "both"])
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7])
+def test_b1_b3_b4_a_perfect_critic_finds_no_advantage_at_any_alignment(
+    make_chains, make_update, ends, memory, rest, horizon
+):
+    """Episodes of 1 to 6 steps, ended or cut, in segments of all lengths; also where only memory knows the step."""
+    with make_chains(chain_values(ends), horizon, memory, ends=ends, rest=rest) as trainer:
+        for rollout in range(3):
+            trainer.evaluate()
+            update = make_update(trainer)
+            update._begin_pass(0)
+            steps = steps_of_chains(2 * horizon, 2 * horizon * rollout, rest).view(12, horizon)
+
+            assert torch.equal(trainer.experience.valid, steps >= 0)
+            torch.testing.assert_close(update.advantages, torch.zeros(12, horizon), atol=1e-4, rtol=0)
+            known = chain_values(ends)[torch.arange(12)[:, None] // 2, steps.clamp(min=0)]
+            torch.testing.assert_close(update.targets[steps >= 0], known[steps >= 0], atol=1e-4, rtol=0)
+
+
+def test_b17_a_perfect_critic_explains_all_variance(make_chains):
+    with make_chains(chain_values("terminal"), 5, rest=2) as trainer:
+        for _ in range(2):
+            trainer.evaluate()
+
+            assert trainer.train()["explained_variance"] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("rest", [0, 2])
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7])
+def test_b1_without_a_critic_advantages_are_the_rewards_to_come_in_episode_and_segment(
+    make_chains, make_update, rest, horizon
+):
+    with make_chains(torch.zeros(6, 8), horizon, rest=rest, gae_lambda=1.0) as trainer:
+        for rollout in range(3):
+            trainer.evaluate()
+            update = make_update(trainer)
+            update._begin_pass(0)
+            steps = steps_of_chains(2 * horizon, 2 * horizon * rollout, rest).view(12, horizon).tolist()
+            expected = [
+                [
+                    sum(GAMMA**k * (step + 1 + k) / 10 for k in range(min(row // 2 + 1 - step, horizon - t)))
+                    if step >= 0
+                    else 0.0
+                    for t, step in enumerate(segment)
+                ]
+                for row, segment in enumerate(steps)
+            ]
+
+            torch.testing.assert_close(update.advantages, torch.tensor(expected), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("memory", [False, True])
+@pytest.mark.parametrize(
+    ("update_epochs", "expected"), [(0.25, {0: 9, 1: 3}), (0.5, {0: 6, 1: 6}), (1.5, {1: 6, 2: 6})]
+)
+def test_a_replay_ratio_uses_each_segment_as_often_as_it_says(make_chains, memory, update_epochs, expected):
+    fields = {"update_epochs": update_epochs, "minibatch_size": 12, "recompute_advantages": "never"}
+    with make_chains(chain_values("cut"), 4, memory, ends="cut", **fields) as trainer:
+        trainer.evaluate()
+        trainer.experience.actions[:] = 0
+        trainer.experience.log_probs[:] = np.log(0.5)
+        uses = torch.zeros(12, dtype=torch.long)
+        forward = trainer._learner.forward
+
+        def counted(observations, state, resets):
+            for sample in observations.view(-1, 4, 2):
+                uses[(trainer.experience.observations == sample).flatten(1).all(1).nonzero()[0]] += 1
+            return forward(observations, state, resets)
+
+        trainer.experience.observations[:, 0, 0] += torch.arange(12) / 100  # tells segments apart, whole steps do not
+        trainer._learner.forward = counted
+        trainer.train()
+
+        assert dict(zip(*map(torch.Tensor.tolist, uses.unique(return_counts=True)), strict=True)) == expected
+
+
+class Switch(PufferEnv):
+    """States 0 and 1. Action 1 leaves the state: 0 for 1 with reward 1, 1 for the end with reward 2.
+
+    Action 0 stays, without reward. After `limit` steps an episode is cut.
+    """
+
+    rebinds_buffers = True
+    has_final_observations = True
+
+    def __init__(self, num_envs=8, limit=5, buf=None):
+        self.single_observation_space = Box(0, 1, (2,), np.float32)
+        self.single_action_space = Discrete(2)
+        self.num_envs = self.num_agents = num_envs
+        self.limit = limit
+        super().__init__(buf)
+
+    def reset(self, seed=None, first_world=0, options=None):
+        self.states, self.age = np.zeros((2, self.num_envs), np.int64)
+        self.observations[:] = np.eye(2)[self.states]
+        return self.observations, []
+
+    def step(self, actions):
+        leaves = np.asarray(actions).reshape(-1) == 1
+        self.rewards[:] = leaves * (1 + self.states)
+        self.age += 1
+        self.terminals[:] = leaves & (self.states == 1)
+        self.truncations[:] = self.age == self.limit
+        self.states = np.where(leaves, 1, self.states)
+        self.final_observations[:] = np.eye(2)[self.states]
+        ended = self.terminals | self.truncations
+        self.states[ended] = self.age[ended] = 0
+        self.observations[:] = np.eye(2)[self.states]
+        return self.observations, self.rewards, self.terminals, self.truncations, []
+
+
+class Tabular(nn.Module):
+    """A softmax policy and a critic with one row a state."""
+
+    def __init__(self, values):
+        super().__init__()
+        self.logits = nn.Parameter(torch.tensor([[0.3, -0.2], [0.1, 0.4]]))
+        self.values = nn.Parameter(torch.tensor(values, dtype=torch.float32))
+
+    def forward(self, observations):
+        return observations @ self.logits, observations @ self.values
+
+
+def switch_values():
+    """Solve the Bellman equation for the policy of `Tabular`. The time limit is outside of the process."""
+    leave = torch.tensor([[0.3, -0.2], [0.1, 0.4]], dtype=torch.float64).softmax(1)[:, 1].numpy()
+    transition = np.array([[1 - leave[0], leave[0]], [0.0, 1 - leave[1]]])
+    return np.linalg.solve(np.eye(2) - GAMMA * transition, leave * [1.0, 2.0])
+
+
+@pytest.mark.parametrize("unit", ["segment", "transition"])
+@pytest.mark.parametrize("gae_lambda", [0.0, 0.9])
+@pytest.mark.parametrize(("horizon", "limit"), [(1, 3), (3, 3), (4, 3), (4, 5), (6, 2), (6, 1), (5, 100)])
+@pytest.mark.parametrize("error", [0.0, 0.7])
+def test_policy_and_value_gradients_are_those_of_the_bellman_equation(
+    make_trainer, make_update, error, horizon, limit, gae_lambda, unit
+):
+    """Advantages are sums of Q - V where the critic is right, and gradients those of a softmax of two actions."""
+    values = switch_values() + np.array([0.0, error])
+    fields = {
+        **PLAIN,
+        "horizon": horizon,
+        "gae_lambda": gae_lambda,
+        "minibatch_unit": unit,
+        "minibatch_size": 8 * horizon,
+    }
+    options = {"limit": limit}
+    with make_trainer(env=Switch, policy=lambda _vec: Tabular(values), vec_options=options, **fields) as trainer:
+        trainer.updates(2)
+        trainer.evaluate()
+        update = make_update(trainer)
+        update._begin_pass(0)
+        update._loss(slice(0, update.units.num_units)).total.backward()
+
+        experience, policy = trainer.experience, trainer.policy
+        states, actions = experience.observations[..., 1].long().numpy(), experience.actions.numpy()
+        following = np.where(actions == 1, 1, states)
+        gone = (states == 1) & (actions == 1)
+        deltas = actions * (1.0 + states) + GAMMA * np.where(gone, 0.0, values[following]) - values[states]
+        if error == 0.0:  # the same by Q and V
+            q = np.array([[GAMMA * values[0], 1 + GAMMA * values[1]], [GAMMA * values[1], 2.0]])
+            np.testing.assert_allclose(deltas, q[states, actions] - values[states])
+        cut = (experience.terminals | experience.truncations).numpy()
+        advantages = np.zeros_like(deltas)
+        for t in reversed(range(horizon)):
+            later = advantages[:, t + 1] if t + 1 < horizon else 0.0
+            advantages[:, t] = deltas[:, t] + GAMMA * gae_lambda * np.where(cut[:, t], 0.0, later)
+        one_hot, share = np.eye(2)[actions], advantages[..., None] / advantages.size
+        scores = one_hot - policy.logits.detach().softmax(1).numpy()[states]
+        for state in (0, 1):
+            here = states == state
+            np.testing.assert_allclose(policy.logits.grad[state], -(share * scores)[here].sum(0), atol=1e-6)
+            expected = -0.5 * advantages[here].sum() / advantages.size  # vf_coef of half a square
+            np.testing.assert_allclose(policy.values.grad[state], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_b12_later_passes_weigh_by_the_ratios_of_two_known_policies(
+    make_trainer, make_update, advantages_by_sums, limit
+):
+    old_values, new_values = [1.0, 2.0], [1.5, -0.5]
+    fields = {**PLAIN, "horizon": 5, "rho_clip": 1.1, "trace_clip": 0.8, "minibatch_size": 40}
+    options = {"limit": limit}
+    with make_trainer(env=Switch, policy=lambda _vec: Tabular(old_values), vec_options=options, **fields) as trainer:
+        trainer.evaluate()
+        update = make_update(trainer)
+        update._begin_pass(0)
+        old = trainer.policy.logits.detach().softmax(1)
+        with torch.no_grad():
+            trainer.policy.logits += torch.tensor([[0.5, 0.0], [0.0, 1.0]])
+            trainer.policy.values.copy_(torch.tensor(new_values))
+        update._begin_pass(1)
+
+        experience = trainer.experience
+        states = torch.cat([experience.observations, experience.next_observations[:, None]], 1)[..., 1].long()
+        ratios = (trainer.policy.logits.detach().softmax(1) / old)[states[:, :-1], experience.actions.long()]
+        flags = [x.numpy() for x in (experience.terminals, experience.truncations, experience.valid)]
+        final = np.where(flags[1] & ~flags[0], experience.final_values, np.nan)
+        assert set(final[~np.isnan(final)]) <= set(old_values)  # that of the rollout stays
+        expected = advantages_by_sums(
+            experience.rewards.numpy(),
+            np.array(new_values)[states],
+            final,
+            *flags,
+            ratios.numpy(),
+            GAMMA,
+            0.95,
+            1.1,
+            0.8,
+        )
+        np.testing.assert_allclose(update.advantages, expected[0], atol=1e-5)
+        np.testing.assert_allclose(update.targets, expected[1], atol=1e-5)
 
 
 class Payer(PufferEnv):
@@ -16,8 +357,6 @@ class Payer(PufferEnv):
     has_final_observations = True
     single_observation_space = Box(-1, 1, (1,), np.float32)
     single_action_space = Discrete(2)
-    num_agents = 4
-    num_envs = 4
 
     def __init__(self, num_envs=4, cut=True, reward=1.0, buf=None):
         self.num_agents = self.num_envs = num_envs
@@ -61,13 +400,19 @@ def test_r067_b3_truncations_bootstrap_and_terminations_do_not(make_trainer, cut
         assert low < trainer.policy.value.item() * (trainer.return_scale.scale if normalize_returns else 1.0) < high
 
 
-def test_b10_rewards_are_not_clamped_unless_asked(make_trainer):
-    def targets(**fields):
-        fields |= {"gamma": 0.0, "learning_rate": 0.0, "normalize_returns": False}
-        with make_trainer(env=Payer, policy=Value, vec_options={"reward": 1000.0}, **fields) as trainer:
-            trainer.evaluate()
-            assert (trainer.experience.rewards == 1000.0).all()
-            return trainer.train()["value_loss"]
+def test_without_a_future_the_scale_of_returns_is_that_of_rewards(make_trainer):
+    fields = {**PLAIN, "normalize_returns": True, "gamma": 0.0}
+    with make_trainer(env=Payer, policy=Value, vec_options={"reward": 3.0}, **fields) as trainer:
+        trainer.updates(2)
 
-    assert targets() == pytest.approx(0.5 * 1000.0**2)
-    assert targets(reward_clip=1.0) == pytest.approx(0.5)
+        assert trainer.return_scale.scale == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(("fields", "expected"), [({}, 0.5 * 1000.0**2), ({"reward_clip": 1.0}, 0.5)])
+def test_b10_rewards_are_not_clamped_unless_asked(make_trainer, fields, expected):
+    fields = {**PLAIN, "gamma": 0.0, **fields}
+    with make_trainer(env=Payer, policy=Value, vec_options={"reward": 1000.0}, **fields) as trainer:
+        trainer.evaluate()
+
+        assert (trainer.experience.rewards == 1000.0).all()
+        assert trainer.train()["value_loss"] == pytest.approx(expected)

@@ -15,7 +15,7 @@ NUM_ENVS, HORIZON = 6, 5
 
 
 class Noisy(PufferEnv):
-    """Rewards and observations by a fixed sequence; episodes of 4 steps, every second one cut."""
+    """Rewards and observations by a fixed sequence; episodes of 2 steps, every second one cut."""
 
     rebinds_buffers = True
     has_final_observations = True
@@ -36,9 +36,9 @@ class Noisy(PufferEnv):
         self.count += 1
         self.rewards[:] = 2 * self.rng.normal(size=self.num_envs)
         self.observations[:] = self.rng.normal(size=(self.num_envs, 3))
-        if self.count % 4 == 0:
+        if self.count % 2 == 0:
             self.final_observations[:] = 1.0
-            (self.truncations if self.count % 8 == 0 else self.terminals)[:] = True
+            (self.truncations if self.count % 4 == 0 else self.terminals)[:] = True
         return self.observations, self.rewards, self.terminals, self.truncations, []
 
 
@@ -53,17 +53,15 @@ def trainer():
         yield trainer
 
 
-def make_update(trainer, progress=0.0):
-    rewards = trainer.return_scale.apply(trainer.experience.rewards, trainer.config.reward_clip)
-    return Puffer3Update(
-        trainer._learner,
-        trainer.experience,
-        trainer.config,
-        rewards=rewards,
-        ent_coef=0.001,
-        progress=progress,
-        epoch=0,
-    )
+@pytest.fixture
+def begin_update(make_update, trainer):
+    """Makes an update of the objective at some progress of the run."""
+
+    def begin(progress=0.0):
+        rewards = trainer.return_scale.apply(trainer.experience.rewards, trainer.config.reward_clip)
+        return make_update(trainer, Puffer3Update, rewards=rewards, ent_coef=0.001, progress=progress)
+
+    return begin
 
 
 def reference_advantages(experience, values, ratios, gamma=0.995, lam=0.90):
@@ -77,8 +75,8 @@ def reference_advantages(experience, values, ratios, gamma=0.995, lam=0.90):
     return advantages
 
 
-def test_advantages_lose_the_last_slot_clamp_rewards_and_ignore_truncations(trainer):
-    update = make_update(trainer)
+def test_advantages_lose_the_last_slot_clamp_rewards_and_ignore_truncations(trainer, begin_update):
+    update = begin_update()
     update.run()
     experience = trainer.experience
     ratios = torch.rand(NUM_ENVS, HORIZON) * 2
@@ -89,10 +87,11 @@ def test_advantages_lose_the_last_slot_clamp_rewards_and_ignore_truncations(trai
     torch.testing.assert_close(update.targets, values[:, :-1] + update.advantages)
     assert experience.rewards.abs().max() > 1
     assert experience.terminals.any()
+    assert experience.truncations[:, :-1].any()
 
 
-def test_segments_are_drawn_once_by_priority_and_weighted(trainer):
-    update = make_update(trainer, progress=0.5)
+def test_segments_are_drawn_once_by_priority_and_weighted(trainer, begin_update):
+    update = begin_update(progress=0.5)
     update.run()
     priorities = update.advantages.abs().sum(1) ** 0.8
     update._draw(1)
@@ -106,8 +105,8 @@ def test_segments_are_drawn_once_by_priority_and_weighted(trainer):
     torch.testing.assert_close(update._ordered_advantages, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_priorities_decide_how_often_a_segment_is_drawn(trainer):
-    update = make_update(trainer)
+def test_priorities_decide_how_often_a_segment_is_drawn(trainer, begin_update):
+    update = begin_update()
     update.run()
     update.advantages[:] = 1e-6
     update.advantages[2] = 100.0
@@ -117,8 +116,8 @@ def test_priorities_decide_how_often_a_segment_is_drawn(trainer):
         assert 2 in update._order.tolist()
 
 
-def test_values_and_ratios_of_drawn_segments_are_replaced(trainer):
-    update = make_update(trainer)
+def test_values_and_ratios_of_drawn_segments_are_replaced(trainer, begin_update):
+    update = begin_update()
     report = update.run()
 
     changed = (update._values[:, :-1] != trainer.experience.values[:, :-1]).any(1)

@@ -8,6 +8,7 @@ import puffer_vector
 from puffer_policies import LSTMWrapper, default_policy
 from puffer_train.config import ConfigError
 from puffer_train.trainer import PuffeRL
+from puffer_train.update import Update
 
 
 def test_envs_may_be_given_as_creators_and_are_closed_after_a_config_error(cells):
@@ -90,6 +91,27 @@ def test_r082_schedules_follow_their_curves_and_what_is_logged_is_what_is_applie
             assert trainer.learning_rate == pytest.approx(expected)
             assert trainer.mean_and_log()["learning_rate"] == trainer.learning_rate
         assert trainer.done
+
+
+def test_an_update_gets_the_scale_of_its_rollout_and_the_scheduled_weight_of_the_entropy(make_trainer, monkeypatch):
+    seen = []
+
+    class Watched(Update):
+        def __init__(self, *arguments, rewards, ent_coef, **rest):
+            seen.append((rewards, ent_coef))
+            super().__init__(*arguments, rewards=rewards, ent_coef=ent_coef, **rest)
+
+    monkeypatch.setattr("puffer_train.trainer.Update", Watched)
+    with make_trainer(num_iterations=4, ent_coef=0.4, ent_coef_final=0.0) as trainer:
+        trainer.updates(1)
+        for progress in (0.25, 0.5, 0.75):
+            scale = trainer.return_scale.scale
+            trainer.updates(1)
+            rewards, ent_coef = seen[-1]
+
+            torch.testing.assert_close(rewards, trainer.experience.rewards / scale)
+            assert trainer.return_scale.scale != scale
+            assert ent_coef == pytest.approx(0.4 * (1 - progress))
 
 
 def test_learning_rate_and_other_fields_change_between_updates(make_trainer):

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from puffer_train.errors import NonFiniteError
+from puffer_train.losses import STATISTIC_NAMES
 
 
 @pytest.mark.parametrize("memory", [False, True])
@@ -77,6 +78,41 @@ def test_target_kl_stops_before_the_step_that_goes_too_far(make_trainer):
 
     assert 1 <= stopped["num_minibatches"] < free["num_minibatches"] == 80
     assert stopped["approx_kl"] <= 1e-3
+
+
+def test_target_kl_is_compared_with_approx_kl(make_trainer, make_update):
+    with make_trainer(minibatch_size=64) as trainer:
+        trainer.evaluate()
+        with torch.no_grad():
+            for index, parameter in enumerate(trainer.policy.parameters()):
+                parameter += 0.3 * torch.sin(torch.arange(parameter.numel()) + index).view_as(parameter)
+        update = make_update(trainer)
+        update._begin_pass(0)
+        kl = update._loss(slice(0, 8)).statistics[STATISTIC_NAMES.index("approx_kl")].item()
+        assert kl > 1e-3
+        for target_kl, is_taken in ((0.99 * kl, False), (1.01 * kl, True)):
+            trainer.change(target_kl=target_kl)
+            update = make_update(trainer)
+            update._begin_pass(0)
+            before = trainer.weights()
+
+            assert update._step(0) is is_taken
+            assert torch.equal(trainer.weights(), before) is not is_taken
+            assert all(parameter.grad is None for parameter in trainer.policy.parameters())
+
+
+@pytest.mark.parametrize(("normalize_advantages", "num_groups"), [("batch", 1), ("minibatch", 4)])
+def test_advantages_are_normalised_over_the_batch_or_each_minibatch(
+    make_trainer, make_update, normalize_advantages, num_groups
+):
+    with make_trainer(minibatch_size=16, normalize_advantages=normalize_advantages) as trainer:
+        trainer.evaluate()
+        update = make_update(trainer)
+        update._begin_pass(0)
+        groups = update._ordered_advantages.view(num_groups, -1)
+
+        torch.testing.assert_close(groups.mean(1), torch.zeros(num_groups), atol=1e-5, rtol=0)
+        torch.testing.assert_close(groups.std(1), torch.ones(num_groups), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(

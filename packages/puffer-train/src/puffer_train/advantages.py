@@ -65,9 +65,9 @@ def estimate_advantages(
             f"values must have one column more than rewards; got {tuple(values.shape)} and {tuple(shape)}. "
             "Append the value of the observation after the last step."
         )
-    named = {"final_values": final_values, "terminals": terminals, "truncations": truncations, "valid": valid}
-    named |= {"ratios": ratios, "advantages": advantages, "targets": targets}
-    for name, tensor in named.items():
+    names = ("final_values", "terminals", "truncations", "valid", "ratios", "advantages", "targets")
+    others = (final_values, terminals, truncations, valid, ratios, advantages, targets)
+    for name, tensor in zip(names, others, strict=True):
         if tensor is not None and tensor.shape != shape:
             raise ValueError(f"{name} must have the shape of rewards, {tuple(shape)}; got {tuple(tensor.shape)}.")
     advantages = torch.empty_like(rewards) if advantages is None else advantages
