@@ -13,6 +13,7 @@ from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 from gymnasium.vector.utils import batch_space
 
 from puffer_vector.base import VectorEnv
+from puffer_vector.infos import without_index
 
 if TYPE_CHECKING:
     from puffer_vector.sb3 import SB3VecEnv
@@ -98,10 +99,9 @@ class RowTranslator:
         self._observation_layout, self._action_layout = vector.observation_layout, vector.action_layout
         self._observations_are_rows = self.observation_space == vector.single_observation_space
         self._actions_are_rows = self.action_space == vector.single_action_space
-        self._actions = np.zeros(
-            (vector.agents_per_batch, *(vector.single_action_space.shape or ())),
-            vector.single_action_space.dtype if isinstance(vector.single_action_space, spaces.Box) else np.int32,
-        )
+        space = vector.single_action_space
+        dtype = space.dtype if isinstance(space, spaces.Box) else np.int32
+        self._actions = np.zeros((vector.agents_per_batch, *(space.shape or ())), dtype)
 
     def observation(self, row: Array) -> Any:
         """Return one observation of the caller's own."""
@@ -119,6 +119,16 @@ class RowTranslator:
             return actions
         for index, action in enumerate(_unstacked(self.action_space, actions, len(self._actions))):
             self._action_layout.flatten_into(action, self._actions[index])
+        return self._actions
+
+    def actions_of_rows(self, actions: Mapping[int, Any]) -> Array:
+        """Return rows for actions of the original space by row; 0 where there is none."""
+        self._actions[...] = 0
+        for row, action in actions.items():
+            if self._actions_are_rows:
+                self._actions[row] = action
+            else:
+                self._action_layout.flatten_into(action, self._actions[row])
         return self._actions
 
 
@@ -188,8 +198,7 @@ class _GymnasiumVector(GymnasiumVectorEnv):
     def _infos(self, raw: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         infos: dict[str, Any] = {}
         for info in raw:
-            values = {name: value for name, value in info.items() if name != "agent_index"}
-            infos = self._add_info(infos, values, info["agent_index"])
+            infos = self._add_info(infos, without_index(info), info["agent_index"])
         return infos
 
     def render(self) -> tuple[Any, ...]:
@@ -274,19 +283,13 @@ class DictView:
     def _action_rows(self, actions: Sequence[Mapping[str, Any]]) -> Any:
         if len(actions) != self.num_envs:
             raise ValueError(f"actions must have a dict for each of the {self.num_envs} worlds; got {len(actions)}.")
-        layout, space = self.vector.action_layout, self.vector.single_action_space
-        dtype = space.dtype if isinstance(space, spaces.Box) else np.int32
-        rows = np.zeros((self.vector.num_agents, *(space.shape or ())), dtype)
+        rows: dict[int, Any] = {}
         for world, (given, expected) in enumerate(zip(actions, self.agents, strict=True)):
             if set(given) != set(expected):
                 raise ValueError(f"world {world} must get actions for {expected}; got them for {sorted(given)}.")
             for name, action in given.items():
-                row = world * self.agents_per_world + self.possible_agents.index(name)
-                if self._rows.action_space == space:
-                    rows[row] = action
-                else:
-                    layout.flatten_into(action, rows[row])
-        return rows
+                rows[world * self.agents_per_world + self.possible_agents.index(name)] = action
+        return self._rows.actions_of_rows(rows)
 
     def _by_agent(self, observations: Array, told: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
         dicts: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
@@ -306,8 +309,7 @@ class DictView:
         dicts: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for info in raw:
             world, agent = divmod(info["agent_index"], self.agents_per_world)
-            values = {name: value for name, value in info.items() if name != "agent_index"}
-            dicts[world].setdefault(self.possible_agents[agent], {}).update(values)
+            dicts[world].setdefault(self.possible_agents[agent], {}).update(without_index(info))
         return dicts
 
     def close(self) -> None:

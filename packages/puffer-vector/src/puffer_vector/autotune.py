@@ -41,28 +41,14 @@ class Trial:
     error: str = ""
 
 
-def autotune(
-    env: Any,
-    num_envs: int = 64,
-    *,
-    backends: Iterable[str] = ("serial", "threads", "processes"),
-    num_workers: Sequence[int] | None = None,
-    batch_sizes: Sequence[int] | None = None,
-    seconds: float = 0.3,
-    file: TextIO | None = None,
-    **kwargs: Any,
-) -> dict[str, Any]:
+def autotune(env: Any, num_envs: int = 64, *, file: TextIO | None = None, **options: Any) -> dict[str, Any]:
     """Measure an env under each backend, worker count and batch size, print a table, and return the best settings.
 
     Args:
         env: As for `make`.
         num_envs: Worlds.
-        backends: Backends to try.
-        num_workers: Worker counts to try; by default those up to the CPUs of this process.
-        batch_sizes: Batch sizes to try; by default all worlds and half of them.
-        seconds: Time for each setting, in seconds, beside its start.
         file: Where the table goes; None is standard output.
-        **kwargs: Other arguments of `make`.
+        **options: Other arguments of `measure`: what to try and for how long, and arguments of `make`.
 
     Returns:
         `backend`, `num_workers` and `batch_size` of the fastest setting: `make(env, num_envs, **settings)`.
@@ -70,15 +56,12 @@ def autotune(
     Raises:
         RuntimeError: No setting worked.
     """
-    trials = measure(
-        env,
-        num_envs,
-        backends=backends,
-        num_workers=num_workers,
-        batch_sizes=batch_sizes,
-        seconds=seconds,
-        **kwargs,
-    )
+    trials = measure(env, num_envs, **options)
+    if not trials:
+        raise RuntimeError(
+            f"num_workers and batch_sizes must have values that divide the envs; none does for num_envs={num_envs}. "
+            "Leave them out to try those that do."
+        )
     (sys.stdout if file is None else file).write(table(trials) + "\n")
     best = max(trials, key=lambda trial: trial.steps_per_second)
     if best.error:
@@ -98,7 +81,17 @@ def measure(
     seconds: float = 0.3,
     **kwargs: Any,
 ) -> list[Trial]:
-    """Measure an env under each setting. Arguments as for `autotune`."""
+    """Measure an env under each backend, worker count and batch size that fit together.
+
+    Args:
+        env: As for `make`.
+        num_envs: Worlds.
+        backends: Backends to try.
+        num_workers: Worker counts to try; by default those up to the CPUs of this process.
+        batch_sizes: Batch sizes to try; by default all worlds and half of them.
+        seconds: Time for each setting, in seconds, beside its start.
+        **kwargs: Other arguments of `make`.
+    """
     trials = []
     for settings in _settings(num_envs, backends, num_workers, batch_sizes):
         try:

@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from puffer_spaces import Buffers
 from puffer_vector.reports import EnvReport
+from puffer_vector.rows import arrays_of
 from puffer_vector.snapshots import pack, pack_bytes, unpack, unpack_bytes
 from puffer_vector.worker import Binding, SlotSpec, Worker
 
@@ -134,9 +135,8 @@ class FlightRecorder:
     def note_state(self, slot: int, states: Sequence[bytes], num_steps: int, rows: Buffers) -> None:
         """Keep a snapshot of a slot, from which the steps after it can be repeated."""
         joined, lengths = pack_bytes(list(states))
-        arrays = {name: getattr(rows, name) for name in rows.keys() if getattr(rows, name) is not None}  # noqa: SIM118
         partial = self.path / f"state-{slot}.part"
-        partial.write_bytes(pack({"num_steps": num_steps}, {"states": joined, "lengths": lengths, **arrays}))
+        partial.write_bytes(pack({"num_steps": num_steps}, {"states": joined, "lengths": lengths, **arrays_of(rows)}))
         partial.replace(self.path / f"state-{slot}.npz")
         self._stale.discard(slot)
         self._counts[slot] = num_steps

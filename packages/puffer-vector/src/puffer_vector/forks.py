@@ -10,13 +10,13 @@ import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from puffer_vector.parallel import ParallelVector
+    from puffer_vector.slots import SlotVector
 
-_vectors: weakref.WeakSet[ParallelVector] = weakref.WeakSet()
+_vectors: weakref.WeakSet[SlotVector] = weakref.WeakSet()
 _is_registered = False
 
 
-def leave_in_forks(vector: ParallelVector) -> None:
+def leave_in_forks(vector: SlotVector) -> None:
     """Have a vector env be closed, without a word to its workers, in every fork of this process."""
     global _is_registered
     if not _is_registered and hasattr(os, "register_at_fork"):

@@ -36,6 +36,11 @@ def indexed_infos(infos: Any, num_rows: int, first_row: int) -> list[dict[str, A
     return indexed
 
 
+def without_index(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an info without the row of its agent."""
+    return {name: value for name, value in info.items() if name != "agent_index"}
+
+
 def _copied(value: Any) -> Any:
     if isinstance(value, _IMMUTABLE):
         return value

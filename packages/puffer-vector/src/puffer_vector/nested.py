@@ -10,8 +10,7 @@ import numpy.typing as npt
 from puffer_spaces import Buffers, PufferEnv
 from puffer_vector.base import VectorEnv
 from puffer_vector.parallel import ParallelVector
-
-_RESULTS = ("observations", "rewards", "terminals", "truncations", "masks", "final_observations", "action_mask")
+from puffer_vector.rows import arrays_of
 
 
 class NestedVector(PufferEnv):
@@ -64,11 +63,9 @@ class NestedVector(PufferEnv):
         return self.observations, self.rewards, self.terminals, self.truncations, infos
 
     def _copy_results(self) -> None:
-        rows = self.vector.batch_rows
-        for name in _RESULTS:
-            mine = getattr(self, name)
-            if mine is not None:
-                np.copyto(mine, getattr(rows, name))
+        for name, array in arrays_of(self.vector.batch_rows).items():
+            if name != "actions":
+                np.copyto(getattr(self, name), array)
 
     def episodes(self) -> npt.NDArray[np.void]:
         """Drain the records, with worlds numbered within this object."""

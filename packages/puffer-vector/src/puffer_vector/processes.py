@@ -272,7 +272,7 @@ class ProcessVector(ParallelVector):
         self._pipes[slot].close()
 
     def leave_to_parent(self) -> None:
-        """See `ParallelVector.leave_to_parent`."""
+        """See `SlotVector.leave_to_parent`."""
         super().leave_to_parent()
         for process in self._processes:  # else the end of this process would wait for children that are its parent's
             multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]

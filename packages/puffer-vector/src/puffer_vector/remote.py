@@ -30,6 +30,7 @@ from puffer_vector.messages import (
 )
 from puffer_vector.parallel import ParallelVector
 from puffer_vector.reports import EnvReport
+from puffer_vector.rows import arrays_of
 from puffer_vector.settings import Settings
 from puffer_vector.worker import Binding, SlotSpec, Worker
 
@@ -37,9 +38,13 @@ START_S = 300.0
 """How long an actor may take to start, in seconds: a cluster may have to install what it needs."""
 STOP_S = 1.0
 """How long an actor may take to close its envs, in seconds."""
-_RESULTS = ("observations", "rewards", "terminals", "truncations", "masks", "final_observations", "action_mask")
 _open_vectors = 0
 _started_ray = False
+
+
+def _results(rows: Buffers) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays that envs write."""
+    return {name: array for name, array in arrays_of(rows).items() if name != "actions"}
 
 
 class RemoteWorker:
@@ -111,8 +116,8 @@ class RemoteWorker:
             message = pickled(answer)
         except Exception as error:
             message = pickled(unpicklable(worker, error))
-        rows = {name: array for name in _RESULTS if (array := getattr(self._rows, name)) is not None}
-        return {**rows, "invalid": self._invalid}, message
+        assert self._rows is not None
+        return {**_results(self._rows), "invalid": self._invalid}, message
 
 
 class RayVector(ParallelVector):
@@ -262,10 +267,8 @@ class RayVector(ParallelVector):
 
     def set_state(self, state: bytes) -> None:  # noqa: D102
         super().set_state(state)
-        names = [name for name in _RESULTS if getattr(self._buffers, name) is not None]
         for slot, actor in enumerate(self._actors):
-            place = self._rows_of(slot)
-            ray.get(actor.put.remote({name: getattr(self._buffers, name)[place] for name in names}))
+            ray.get(actor.put.remote(_results(self._buffers[self._rows_of(slot)])))
 
     def _shut(self) -> None:
         global _open_vectors, _started_ray

@@ -104,6 +104,12 @@ class RowPlan:
         )
 
 
+def arrays_of(buffers: Buffers) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of buffers by name, without those that these envs lack."""
+    arrays = {name: getattr(buffers, name) for name in buffers.keys()}  # noqa: SIM118 - buffers iterate over rows
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
 class Gathering:
     """Rows into which a batch is copied whose slots do not lie side by side; allocated when first needed.
 
@@ -123,9 +129,11 @@ class Gathering:
     @functools.cached_property
     def rows(self) -> Buffers:
         """The rows of the batch."""
-        arrays: dict[str, Any] = {name: getattr(self.all, name) for name in self.all.keys()}  # noqa: SIM118
-        shapes = {name: (self._num_rows, *array.shape[1:]) for name, array in arrays.items() if array is not None}
-        return Buffers(**{name: np.zeros(shape, arrays[name].dtype) for name, shape in shapes.items()})
+        whole = arrays_of(self.all)
+        own: dict[str, Any] = {
+            name: np.zeros((self._num_rows, *array.shape[1:]), array.dtype) for name, array in whole.items()
+        }
+        return Buffers(**own)
 
     @functools.cached_property
     def invalid(self) -> npt.NDArray[np.bool_]:
@@ -139,8 +147,8 @@ class Gathering:
 
     def gather(self, agent_ids: npt.NDArray[np.int64]) -> None:
         """Copy these of all rows together."""
-        for name in self.rows.keys():  # noqa: SIM118 - iterating Buffers itself would take rows
-            if name != "actions" and (array := getattr(self.rows, name)) is not None:
+        for name, array in arrays_of(self.rows).items():
+            if name != "actions":
                 np.take(getattr(self.all, name), agent_ids, axis=0, out=array)
         np.take(self.all_invalid, agent_ids, out=self.invalid)
 

@@ -10,6 +10,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
 from puffer_vector.adapters import RowTranslator
 from puffer_vector.base import VectorEnv
+from puffer_vector.infos import without_index
 
 Indices = int | Iterable[int] | None
 
@@ -59,7 +60,7 @@ class SB3VecEnv(VecEnv):
     def _infos(self, raw: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for info in raw:
-            infos[info["agent_index"]].update({name: value for name, value in info.items() if name != "agent_index"})
+            infos[info["agent_index"]].update(without_index(info))
         return infos
 
     def seed(self, seed: int | None = None) -> list[int | None]:

@@ -157,7 +157,7 @@ class NativeThreads(OneSlotSteps):
         super()._shut()
 
     def leave_to_parent(self) -> None:
-        """See `ParallelVector.leave_to_parent`."""
+        """See `SlotVector.leave_to_parent`."""
         super().leave_to_parent()
         if self._pool is not None:
             self._pool.leave()
