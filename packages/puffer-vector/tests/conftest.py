@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
-import hashlib
 import multiprocessing
 import os
+import pickle
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -29,13 +31,27 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def pytest_collection_modifyitems(items):
-    """Have classes and functions of test modules sent to workers as they are: workers cannot import them."""
-    for module in {item.module for item in items if Path(item.path).parent == Path(__file__).parent}:
+    """Have classes and functions of test modules sent to workers as they are: workers cannot import them.
+
+    What needs Ray comes last, so that it runs for no other test, and may take longer.
+    """
+    own = [item for item in items if Path(item.path).parent == Path(__file__).parent]
+    for module in {item.module for item in own}:
         cloudpickle.register_pickle_by_value(module)
+    for item in filter(_needs_ray, own):
+        item.add_marker(pytest.mark.timeout(300))
+        item.add_marker(pytest.mark.filterwarnings("ignore:::ray"))
+        item.add_marker(pytest.mark.filterwarnings("ignore::FutureWarning"))
+    items.sort(key=lambda item: item in own and _needs_ray(item))
+
+
+def _needs_ray(item):
+    backend = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
+    return backend == "ray" or "running_ray" in item.fixturenames
 
 
 class Walk(PufferEnv):
-    """Worlds of random walkers with everything the contract has: episodes of random length, infos, masks, records."""
+    """Worlds of random walkers with everything the contract has: ends and departures at random, infos, records."""
 
     has_final_observations = True
     has_state = True
@@ -67,6 +83,7 @@ class Walk(PufferEnv):
         self.lengths[world] = 0
         self.observations[rows, 0] = self.positions[rows]
         self.observations[rows, 1] = self.level
+        self.masks[rows] = True
 
     def reset(self, seed=None, first_world=0, options=None):
         if seed is not None:
@@ -83,26 +100,34 @@ class Walk(PufferEnv):
         infos = []
         for world in range(self.num_envs):
             rows, rng = self.rows(world), self.rngs[world]
-            moves = (np.asarray(actions)[rows] - 1.5).sum(axis=1) + rng.normal(size=self.agents)
+            present = self.masks[rows].copy()
+            moves = ((np.asarray(actions)[rows] - 1.5).sum(axis=1) + rng.normal(size=self.agents)) * present
             self.positions[rows] += moves
             self.rewards[rows] = moves
             self.returns[rows] += moves
             self.farthest[rows] = np.maximum(self.farthest[rows], np.abs(self.positions[rows]))
             self.lengths[world] += 1
-            self.observations[rows, 0] = self.positions[rows]
+            self.observations[rows, 0] = self.positions[rows] * present
             draw = rng.random()
+            leaving = rows.start + np.flatnonzero(present)
             if draw < 0.15:
-                flags = self.terminals if draw < 0.1 else self.truncations
-                flags[rows] = True
-                self.final_observations[rows] = self.observations[rows]
-                for agent in range(self.agents):
-                    row = world * self.agents + agent
-                    result = self.returns[row], self.lengths[world], None, np.nan, self.farthest[row]
-                    self.records.append(self.num_steps, world, agent, *result)
+                self.end(leaving, self.terminals if draw < 0.1 else self.truncations)
                 if self.with_infos:
-                    infos.append({"length": int(self.lengths[world]), "agent_index": world * self.agents})
+                    infos.append({"length": int(self.lengths[world]), "agent_index": rows.start})
                 self.begin(world)
+            elif draw < 0.25 and len(leaving) > 1:
+                self.end(leaving[:1], self.terminals)
+                self.observations[leaving[0]] = 0
+                self.masks[leaving[0]] = False
         return self.observations, self.rewards, self.terminals, self.truncations, infos
+
+    def end(self, rows, flags):
+        flags[rows] = True
+        self.final_observations[rows] = self.observations[rows]
+        for row in rows:
+            world, agent = divmod(int(row), self.agents)
+            result = self.returns[row], self.lengths[world], None, np.nan, self.farthest[row]
+            self.records.append(self.num_steps, world, agent, *result)
 
     def episodes(self):
         return self.records.drain()
@@ -111,14 +136,10 @@ class Walk(PufferEnv):
         self.level = level
 
     def get_state(self):
-        import pickle
-
         parts = (self.rngs, self.positions, self.farthest, self.returns, self.lengths, self.num_steps, self.level)
         return pickle.dumps(parts)
 
     def set_state(self, state):
-        import pickle
-
         parts = pickle.loads(state)
         self.rngs, self.positions, self.farthest, self.returns, self.lengths, self.num_steps, self.level = parts
 
@@ -127,11 +148,14 @@ class Walk(PufferEnv):
 
 
 class Counter(PufferEnv):
-    """One agent whose observation is (first world of the object if it knows it, steps, last action)."""
+    """Agents whose observation is (number of the object, steps, last action); it may fail in many ways."""
 
     rebinds_buffers = True
 
     def __init__(self, number=0, length=1000, delay_s=0.0, fails_at=None, how="raise", agents=1, buf=None):
+        if fails_at == "init":
+            time.sleep(600 if how == "sleep" else 0)
+            raise LookupError("boom in constructor")
         self.single_observation_space = spaces.Box(-1e9, 1e9, (3,), np.float64)
         self.single_action_space = spaces.Discrete(1000)
         self.num_agents = agents
@@ -151,26 +175,30 @@ class Counter(PufferEnv):
         self.count += 1
         if self.delay_s:
             time.sleep(self.delay_s)
-        if self.count == self.fails_at:
-            self.fail()
+        infos = self.fail() if self.count == self.fails_at else []
         self.observations[:] = [self.number, self.count, actions[0]]
         self.rewards[:] = actions
         self.terminals[:] = self.count == self.length
         if self.count == self.length:
             self.count = 0
-        return self.observations, self.rewards, self.terminals, self.truncations, []
+        return self.observations, self.rewards, self.terminals, self.truncations, infos or []
 
     def fail(self):
         if self.how == "raise":
             raise ArithmeticError(f"boom in step of {self.number}")
         if self.how == "exit":
             os._exit(7)
+        if self.how == "SIGKILL":
+            os.kill(os.getpid(), signal.SIGKILL)
         if self.how == "segfault":
             ctypes.string_at(0)
         if self.how == "sleep":
             time.sleep(600)
         if self.how == "SystemExit":
             raise SystemExit(3)
+        if self.how == "unpicklable info":
+            return [{"lock": threading.Lock()}]
+        return [{"data": bytes(self.how)}]
 
 
 class Native(PufferEnv):
@@ -245,38 +273,6 @@ class Native(PufferEnv):
         return self.records.drain()
 
 
-def digest(vector, seed=1, num_steps=40):
-    """Step a vector env and return a hash of all it returned, in the order of steps and worlds."""
-    world_rows = vector.num_agents // vector.num_envs
-    counts = np.zeros(vector.num_envs, int)
-    log, episodes = {}, []
-    vector.async_reset(seed)
-    while True:
-        observations, rewards, terminals, truncations, infos, agent_ids, masks = vector.recv()
-        ended = (terminals | truncations).reshape(-1, *[1] * (observations.ndim - 1))
-        finals = np.where(ended, vector.final_observations, 0)
-        for position, world in enumerate(vector.world_ids):
-            rows = slice(position * world_rows, (position + 1) * world_rows)
-            assert agent_ids[rows.start] == world * world_rows
-            mine = [info for info in infos if info["agent_index"] // world_rows == world]
-            arrays = (observations, rewards, terminals, truncations, masks, finals)
-            log[int(counts[world]), int(world)] = b"".join(a[rows].tobytes() for a in arrays) + repr(mine).encode()
-        episodes.append(vector.episodes())
-        counts[vector.world_ids] += 1
-        if counts.min() > num_steps:
-            break
-        shape = (vector.num_agents, *vector.single_action_space.shape)
-        by_step = [np.random.default_rng(step).integers(0, 3, shape) for step in range(counts.max() + 1)]
-        vector.send(np.stack([by_step[counts[row // world_rows]][row] for row in agent_ids]))
-    records = np.concatenate(episodes)
-    records = records[records["step"] <= num_steps]
-    records.sort(order=["step", "world", "agent"])
-    whole = hashlib.sha256(records.tobytes())
-    for key in sorted(key for key in log if key[0] <= num_steps):
-        whole.update(log[key])
-    return whole.hexdigest()[:16]
-
-
 @pytest.fixture(scope="session")
 def native(tmp_path_factory):
     """The Native env class over the freshly compiled library."""
@@ -290,31 +286,19 @@ def native(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def envs():
-    """Env classes of the tests."""
     return SimpleNamespace(Walk=Walk, Counter=Counter)
 
 
 @pytest.fixture(scope="session")
-def digest_of():
-    """Make a vector env, step it, and return the hash of all it returned."""
-
-    def make_and_digest(env, *, seed=1, num_steps=40, **kwargs):
-        with puffer_vector.make(env, **kwargs) as vector:
-            return digest(vector, seed, num_steps)
-
-    return make_and_digest
-
-
-def _descriptors():
-    try:
-        return len(os.listdir("/proc/self/fd"))
-    except OSError:
-        return 0
-
-
-def _shared_memory():
-    folder = Path("/dev/shm")
-    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+def running_ray():
+    """Ray, running for as long as a vector env with more workers than CPUs; skips where it is not installed."""
+    ray = pytest.importorskip("ray")
+    before = _seen_by_all()
+    num_workers = puffer_vector.available_cpus() + 1
+    with puffer_vector.make(Counter, num_workers, "ray", num_workers):
+        yield ray
+    assert not ray.is_initialized()
+    _assert_gone(_seen_by_all, before)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -322,26 +306,51 @@ def fork_server():
     """Start the fork server before descriptors are counted."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["puffer_vector.process_worker"])
-    context.Process(target=int).start()
-    for process in multiprocessing.active_children():
-        process.join()
+    process = context.Process(target=int)
+    process.start()
+    process.join()
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(fork_server):
-    """Fail a test that leaves a child process, a thread, a shared-memory name or an open descriptor."""
-    descriptors, names, threads = _descriptors(), _shared_memory(), threading.active_count()
+def nothing_left(fork_server, request):
+    """Fail a test that leaves a process, living or not, a thread, a shared-memory name or an open descriptor."""
+    held = _held
+    if _needs_ray(request.node):
+        request.getfixturevalue("running_ray")
+        held = _actors  # Ray keeps much of its own for as long as it runs
+    before = held()
     yield
-    deadline = time.monotonic() + 3
-    while (left := _left_behind(descriptors, names, threads)) and time.monotonic() < deadline:
+    _assert_gone(held, before)
+
+
+def _assert_gone(held, before, limit_s=5.0):
+    deadline = time.monotonic() + limit_s
+    while left := {kind: names - before[kind] for kind, names in held().items() if names - before[kind]}:
+        assert time.monotonic() < deadline, left
         gc.collect()
         time.sleep(0.02)
-    assert not left
 
 
-def _left_behind(descriptors, names, threads):
-    left = [str(process) for process in multiprocessing.active_children()]
-    left += [f"{threading.active_count()} threads after {threads}"] if threading.active_count() > threads else []
-    left += sorted(_shared_memory() - names)
-    left += [f"{_descriptors()} descriptors after {descriptors}"] if _descriptors() > descriptors else []
-    return left
+def _held():
+    counts = {"descriptors": len(list(Path("/proc/self/fd").glob("*"))), "threads": threading.active_count()}
+    return {**_seen_by_all(), **{kind: set(range(count)) for kind, count in counts.items()}}
+
+
+def _seen_by_all():
+    multiprocessing.active_children()  # which takes leave of those that have ended
+    return {"shared memory": set(Path("/dev/shm").glob("*")), "processes": _descendants()}
+
+
+def _actors():
+    return {"actors": {process for process in _descendants() if "RemoteWorker" in process}}
+
+
+def _descendants():
+    """Return ids and commands of the processes that this one started, and those started, as far as /proc tells."""
+    found, pending = set(), [os.getpid()]
+    while pending:
+        for children in Path(f"/proc/{pending.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                pending += (pids := children.read_text().split())
+                found.update(f"{pid} {Path(f'/proc/{pid}/cmdline').read_text()}" for pid in pids)
+    return found
