@@ -6,7 +6,7 @@ import torch
 
 import puffer_vector
 from puffer_policies import LSTMWrapper, default_policy
-from puffer_train.config import ConfigError
+from puffer_train.config import CHANGEABLE, ConfigError
 from puffer_train.trainer import PuffeRL
 from puffer_train.update import Update
 
@@ -133,6 +133,70 @@ def test_learning_rate_and_other_fields_change_between_updates(make_trainer):
     with make_trainer(num_iterations=10) as trainer:
         trainer.load_state_dict(state)
         assert trainer.config.clip_coef == 0.1
+
+
+def test_a_learning_rate_between_a_rollout_and_its_update_holds_for_it(make_trainer):
+    with make_trainer(total_timesteps=640) as trainer:
+        trainer.updates(3)
+        trainer.evaluate()
+        trainer.learning_rate = 1e-4
+        trainer.train()
+
+        assert trainer.learning_rate == pytest.approx(1e-4)
+        trainer.updates(1)
+        assert trainer.learning_rate == pytest.approx(1e-4 * 6 / 7)
+
+
+def test_going_back_takes_back_what_was_changed_since(make_trainer):
+    with make_trainer() as trainer:
+        trainer.change(gamma=0.5)
+        trainer.updates(1)
+        state = trainer.state_dict()
+        trainer.change(gamma=0.7, clip_coef=0.1)
+        trainer.load_state_dict(state)
+
+        assert (trainer.config.gamma, trainer.config.clip_coef) == (0.5, 0.2)
+        assert trainer.state_dict()["changes"] == {"gamma": 0.5}
+
+
+CHANGES = {
+    "learning_rate": 1e-4,
+    "anneal_lr": False,
+    "schedule": "cosine",
+    "min_lr_ratio": 0.5,
+    "total_timesteps": 20_000,
+    "num_iterations": 40,
+    "update_epochs": 1.5,
+    "gamma": 0.5,
+    "gae_lambda": 0.5,
+    "rho_clip": 2.0,
+    "trace_clip": 0.5,
+    "clip_coef": 0.1,
+    "vf_coef": 1.0,
+    "vf_clip_coef": 0.1,
+    "ent_coef": 0.0,
+    "ent_coef_final": 0.1,
+    "max_grad_norm": 1.0,
+    "reward_clip": 1.0,
+    "target_kl": 0.1,
+    "stop_after_updates": 30,
+    "priority_alpha": 0.5,
+    "priority_beta": 0.5,
+}
+
+
+def test_every_field_that_may_change_is_taken_up_by_the_next_update_and_after_a_resume(make_trainer):
+    with make_trainer(horizon=2) as trainer:
+        for name, value in CHANGES.items():
+            trainer.change(**{name: value})
+            trainer.updates(1)
+        state = trainer.state_dict()
+    with make_trainer(horizon=2) as trainer:
+        trainer.load_state_dict(state)
+
+        assert {name: getattr(trainer.config, name) for name in CHANGEABLE} == CHANGES
+        assert trainer.updates(1)["num_minibatches"] == 6
+        assert trainer.learning_rate == 1e-4
 
 
 def test_b17_logged_losses_are_those_of_the_interval(make_trainer):

@@ -119,8 +119,8 @@ class PuffeRL:
             vec=self.vec,
             ranks=self.ranks,
         )
-        self._changes: dict[str, Any] = {}
-        self._progress = 0.0
+        self._given_config, self._changes = self.config, dict[str, Any]()
+        self._learned_steps = 0
 
     def _make_policy(self, policy: torch.nn.Module | None) -> None:
         self.policy = puffer_policies.default_policy(self.vec) if policy is None else policy
@@ -203,7 +203,7 @@ class PuffeRL:
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
-        factor = learning_rate_factor(self.config, self._progress_now())
+        factor = learning_rate_factor(self.config, self._progress)
         self.change(learning_rate=value / factor if factor > 0.0 else value)
         self._learner.optimizer.learning_rate = value
 
@@ -231,7 +231,6 @@ class PuffeRL:
             NonFiniteError: If an observation, a reward or an output of the policy is not finite.
         """
         started = time.perf_counter()
-        self._progress = self._progress_now()
         with self._generator.use():
             self._rollout.collect()
         experience = self.experience
@@ -274,6 +273,7 @@ class PuffeRL:
         if not is_first:
             self._update_return_scale()
         self.epoch += 1
+        self._learned_steps = self.agent_steps
         self._interval.add_losses(losses)
         self._interval.seconds["train"] += time.perf_counter() - started
         return losses
@@ -327,9 +327,10 @@ class PuffeRL:
             ConfigError: If the processes were given different states.
         """
         self.agent_steps, self.epoch = int(state["agent_steps"]), int(state["epoch"])
+        self._learned_steps = self.agent_steps
         self._state.load(state, self.epoch)
-        if state["changes"]:
-            self.change(**state["changes"])
+        self.config, self._changes = self._given_config, {}
+        self.change(**state["changes"])
         if len(set(self.ranks.all((self.epoch, self.agent_steps)))) > 1:
             raise ConfigError("all processes must go on from the same checkpoint; they were given different ones.")
 
@@ -382,11 +383,13 @@ class PuffeRL:
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    def _progress_now(self) -> float:
+    @property
+    def _progress(self) -> float:
+        """Part of the run that was done with the last update; a rollout that waits for its own does not count."""
         config = self.config
         if config.num_iterations is not None:
             return self.epoch / config.num_iterations
-        return self.agent_steps / config.total_timesteps
+        return self._learned_steps / config.total_timesteps
 
     def _update_return_scale(self) -> None:
         config = self.config
