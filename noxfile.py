@@ -210,6 +210,20 @@ def learning(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def soak(session: nox.Session) -> None:
+    """Step for long, open, close and fail often, to see what is left; minutes, on a quiet machine."""
+    install(session, local_closure("puffer-vector"), *TEST_TOOLS, "psutil", "ray")
+    pytest(session, "packages/puffer-vector", "-m", "soak", "-o", "timeout=900")
+
+
+@nox.session(default=False)
+def mutation(session: nox.Session) -> None:
+    """Break the trainer in a hundred ways, one at a time, and show that its tests notice each."""
+    install(session, local_closure("puffer-train"), *TEST_TOOLS, *BUILD_TOOLS)
+    session.run("python", "packages/puffer-train/mutations/run.py", *session.posargs)
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Run the benchmarks; read the load average beside the figures."""
     install(session, PACKAGES)

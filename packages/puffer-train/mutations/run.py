@@ -1,8 +1,8 @@
 """Break the trainer in the ways that faults.toml lists, one at a time, and see whether the tests notice.
 
 Each fault is applied to a copy of the package in a temporary folder, whose tests then run against the copy: those that
-concern the file, and if they pass, the whole suite. The exit code is 1 if a fault survives, if its old text is not in its
-file exactly once, or if it breaks more than it should, so that no test ran.
+concern the file, and if they pass, the whole suite. The exit code is 1 if a fault survives, if its old text is not in
+its file exactly once, or if it breaks more than it should, so that no test ran.
 
 Usage: python run.py [word ...]    # only faults whose name or file has one of the words
 """
@@ -198,7 +198,7 @@ def main(words: list[str]) -> int:
         sound.check()
         result = sound.test(sorted({test for fault in faults for test in fault.tests or tests_of[fault.file]}))
         if result.returncode:
-            _say(result.stdout)
+            _say(result.stdout + result.stderr)
             _say("the tests must pass without a fault before they can be judged by faults")
             return 1
         missed = 0
