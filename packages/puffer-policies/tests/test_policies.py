@@ -209,20 +209,56 @@ def test_subclass_may_decode_in_a_plain_form(make_env):
     assert values.shape == (2,)
 
 
+COMPILED = {
+    "mlp": ("box", "multidiscrete", {"autoregressive": True, "layer_norm": True}),
+    "images": ("image", "discrete", {"cnn": "impala"}),
+    "lstm": ("nested", "mixed", {"recurrent": "lstm"}),
+    "gru": ("box", "box", {"recurrent": "gru", "action_distribution": "tanh_normal", "residual": True}),
+    "mingru": ("box", "box", {"recurrent": "mingru", "action_distribution": "beta"}),
+    "attention": ("box", "multibinary", {"recurrent": "attention"}),
+}
+
+
 # A memory is a break in the graph; torch looks at the gradient of what comes out of it and hides its own warning.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
-@pytest.mark.parametrize("recurrent", [None, "lstm", "mingru"])
-def test_policy_compiles(recurrent, make_env):
-    env = make_env(OBSERVATIONS["nested"], ACTIONS["mixed"])
-    policy = default_policy(env, hidden_size=16, recurrent=recurrent)
-    observations = torch.zeros(2, 3, *env.single_observation_space.shape, dtype=torch.uint8)
+@pytest.mark.parametrize("name", COMPILED)
+def test_policy_and_head_compile(name, make_env, sample_rows):
+    observation, action, options = COMPILED[name]
+    env = make_env(OBSERVATIONS[observation], ACTIONS[action])
+    policy = default_policy(env, hidden_size=16, **options)
+    rows = sample_rows(env.observation_layout, 6)
+    observations = rows.reshape(2, 3, *rows.shape[1:])
     resets = torch.tensor([[False, True, False], [False, False, False]])
-    compiled = torch.compile(policy.forward_sequence, backend="eager")
+    parameters, _ = policy.forward_sequence(observations, policy.initial_state(2), resets)
+    actions = policy.action_head.sample(parameters, torch.rand(6, policy.action_head.num_noise))
 
-    got = compiled(observations, policy.initial_state(2), resets)
+    def evaluate():
+        parameters, values = policy.forward_sequence(observations, policy.initial_state(2), resets)
+        return values, *policy.action_head.log_prob_and_entropy(parameters, actions)
 
-    expected = policy.forward_sequence(observations, policy.initial_state(2), resets)
+    got, expected = torch.compile(evaluate, backend="eager")(), evaluate()
+
     for left, right in zip(got, expected, strict=True):
         torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-5)
-    (got[0].sum() + got[1].sum()).backward()
+    sum(part.sum() for part in got).backward()
     assert all(parameter.grad is not None for parameter in policy.parameters())
+
+
+@pytest.mark.parametrize("name", ["discrete", "multidiscrete", "multibinary", "mixed"])
+@pytest.mark.parametrize("recurrent", [None, "lstm"])
+def test_policy_gets_no_gradient_from_masked_choices(name, recurrent, make_env):
+    env = make_env(OBSERVATIONS["box"], ACTIONS[name])
+    policy = default_policy(env, hidden_size=16, recurrent=recurrent)
+    head = policy.action_head
+    parameters, _ = policy.forward_sequence(torch.randn(2, 3, 5), policy.initial_state(2))
+    parameters.retain_grad()
+    mask = torch.rand(6, head.num_choices) < 0.5
+    mask[0] = False  # an agent that is absent
+
+    actions = head.sample(parameters, torch.rand(6, head.num_noise), mask)
+    log_prob, entropy = head.log_prob_and_entropy(parameters, actions, mask)
+    (log_prob.sum() + entropy.sum()).backward()
+
+    choices = slice(0, head.num_choices) if head.num_parameters >= head.num_choices else slice(0, 0)
+    assert torch.isfinite(parameters.grad).all()
+    assert not parameters.grad[:, choices][~mask[:, choices]].any()

@@ -134,3 +134,23 @@ def test_wrapper_takes_the_head_of_the_spaces():
     )
 
     assert LSTMWrapper(env, Halves(), 8, 6).action_head.num_parameters == 3
+
+
+def test_memory_that_does_not_fit_is_explained(make_env):
+    policy = default_policy(make_env(spaces.Box(-1, 1, (5,)), spaces.Discrete(3)), hidden_size=16)
+
+    for memory in (nn.LSTM(16, 16), GRU):
+        with pytest.raises(TypeError, match="memory must have initial_state, step and sequence; got"):
+            RecurrentPolicy(policy, memory)
+    with pytest.raises(ValueError, match="must be the policy's hidden_size=16; got 128 and 128"):
+        LSTMWrapper(ENV, policy)
+
+
+def test_wrapper_takes_a_plain_env():
+    env = SimpleNamespace(observation_space=spaces.Box(-1, 1, (5,)), action_space=spaces.Discrete(3))
+
+    policy = LSTMWrapper(env, Halves(), input_size=8, hidden_size=6)
+
+    assert policy.obs_shape == (5,)
+    with pytest.raises(TypeError, match="env must have single_observation_space"):
+        LSTMWrapper(object(), Halves())

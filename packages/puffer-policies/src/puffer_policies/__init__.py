@@ -3,7 +3,7 @@
 from importlib.metadata import version as _version
 
 from puffer_policies.attention import AttentionMemory
-from puffer_policies.default import CNNS, MEMORIES, DefaultPolicy, default_policy, env_spaces
+from puffer_policies.default import CNNS, MEMORIES, DefaultPolicy, default_policy
 from puffer_policies.distributions import (
     ActionHead,
     AutoregressiveHead,
@@ -27,6 +27,7 @@ from puffer_policies.policies import Policy, TrainablePolicy
 from puffer_policies.protocol import AdaptedPolicy, adapt_policy
 from puffer_policies.recurrent import LSTMWrapper, RecurrentPolicy
 from puffer_policies.residual import ResidualBlock, ResidualMLP
+from puffer_policies.spaces import env_spaces
 from puffer_policies.stock import Convolutional, Default, ProcgenResnet
 
 __version__ = _version("puffer-policies")

@@ -11,6 +11,8 @@ from torch import nn
 from puffer_policies.distributions import make_action_head
 from puffer_policies.heads import ActionHead
 from puffer_policies.memory import LSTM, Memory
+from puffer_policies.policies import Policy
+from puffer_policies.spaces import env_spaces
 from puffer_policies.states import check_resets
 
 Tensor = torch.Tensor
@@ -27,18 +29,17 @@ class RecurrentPolicy(nn.Module):
         policy: A `Policy`, or any module with the two methods.
         memory: Maps features to features; its `hidden_size` is what `decode_actions` takes.
         action_head: Head of the action space; None takes that of the policy.
+
+    Raises:
+        TypeError: A part has not the methods it needs, or there is no head.
+        ValueError: The memory has other sizes than the policy.
     """
 
     is_recurrent = True
 
     def __init__(self, policy: nn.Module, memory: Memory, action_head: ActionHead | None = None) -> None:
         super().__init__()
-        for name in ("encode_observations", "decode_actions"):
-            if not callable(getattr(policy, name, None)):
-                raise TypeError(
-                    f"policy must have encode_observations and decode_actions to be wrapped; {type(policy).__name__} "
-                    f"has no {name}. Split its forward into the two."
-                )
+        _check_parts(policy, memory)
         head = action_head if action_head is not None else getattr(policy, "action_head", None)
         if not isinstance(head, ActionHead):
             raise TypeError(
@@ -106,12 +107,13 @@ class LSTMWrapper(RecurrentPolicy):
     """
 
     def __init__(self, env: Any, policy: nn.Module, input_size: int = 128, hidden_size: int = 128) -> None:
+        observation_space, action_space, _, action_layout = env_spaces(env)
         head = getattr(policy, "action_head", None)
         if not isinstance(head, ActionHead):
-            head = make_action_head(env.single_action_space, getattr(env, "action_layout", None), rescale=False)
+            head = make_action_head(action_space, action_layout, rescale=False)
         super().__init__(policy, LSTM(input_size, hidden_size), head)
         self.input_size = input_size
-        self.obs_shape = tuple(env.single_observation_space.shape or ())
+        self.obs_shape = tuple(observation_space.shape or ())
         self.is_continuous = bool(getattr(policy, "is_continuous", False))
         self._cells: list[nn.LSTMCell] = []
 
@@ -149,6 +151,26 @@ class LSTMWrapper(RecurrentPolicy):
         parameters, values, after = self._run(observations, _state_of(state), None)
         _store(state, after)
         return parameters, values
+
+
+def _check_parts(policy: nn.Module, memory: Any) -> None:
+    for name in ("encode_observations", "decode_actions"):
+        if not callable(getattr(policy, name, None)):
+            raise TypeError(
+                f"policy must have encode_observations and decode_actions to be wrapped; {type(policy).__name__} "
+                f"has no {name}. Split its forward into the two."
+            )
+    if isinstance(memory, type) or not all(hasattr(memory, name) for name in ("initial_state", "step", "sequence")):
+        raise TypeError(
+            f"memory must have initial_state, step and sequence; got {memory}. "
+            "Pass an LSTM, GRU, MinGRU or AttentionMemory of puffer_policies."
+        )
+    sizes = (memory.input_size, memory.hidden_size)
+    if isinstance(policy, Policy) and sizes != (policy.hidden_size, policy.hidden_size):
+        raise ValueError(
+            f"input_size and hidden_size of the memory must be the policy's hidden_size={policy.hidden_size}; got "
+            f"{sizes[0]} and {sizes[1]}. Give both that value."
+        )
 
 
 def _state_of(state: dict[str, Any]) -> State:

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from puffer_policies.default import DefaultPolicy, env_spaces
+from puffer_policies.default import DefaultPolicy
 from puffer_policies.distributions import make_action_head
 from puffer_policies.images import ImpalaCNN, NatureCNN, image_scale
 from puffer_policies.policies import Policy
+from puffer_policies.spaces import env_spaces
 
 Tensor = torch.Tensor
 
