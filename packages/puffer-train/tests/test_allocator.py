@@ -1,0 +1,36 @@
+"""The allocator keeps what was freed, where it can."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from puffer_train import allocator
+from puffer_train.allocator import keep_freed_memory
+
+PAGE_FAULTS = """
+import resource, torch
+from puffer_train.allocator import keep_freed_memory
+torch.set_num_threads(1)
+assert keep_freed_memory() and keep_freed_memory()
+for _ in range(30):
+    torch.ones(9_000_000)  # beyond 32 MiB, where glibc would stop keeping blocks by itself
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    torch.ones(9_000_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in getattr(os, "confstr_names", {}), reason="only glibc has the setting")
+def test_kept_memory_is_not_mapped_again():
+    run = subprocess.run([sys.executable, "-c", PAGE_FAULTS], check=True, capture_output=True, text=True)
+
+    assert int(run.stdout) < 1_000  # of 88,000
+
+
+def test_nothing_happens_with_another_c_library(monkeypatch):
+    monkeypatch.setattr(allocator, "_is_glibc", lambda: False)
+
+    assert not keep_freed_memory()
