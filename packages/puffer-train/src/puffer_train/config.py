@@ -65,7 +65,7 @@ class TrainConfig:
     minibatch_size: int | None = None
     """Agent steps per gradient step: a multiple of horizon that divides batch_size. None: a quarter of the batch."""
     microbatch_size: int | None = None
-    """Agent steps that pass the network at once, the same to rounding. None: 4096 on a CPU, else a whole minibatch."""
+    """Agent steps that pass the network at once. None: on a CPU 4096, with memory 32768, else a whole minibatch."""
     update_epochs: float = 4.0
     """Passes over the batch per update, a replay ratio: 0.5 uses half of the segments, 2.5 two and a half times all."""
     minibatch_unit: Literal["segment", "transition"] = "segment"
@@ -138,6 +138,8 @@ class TrainConfig:
     """Compile the network's forward and backward pass with torch.compile."""
     cpu_threads: int | None = None
     """Threads of torch in this process. None: as they are."""
+    keep_freed_memory: bool = True
+    """Let this process keep the memory it frees, on a CPU with glibc: updates of small networks are twice as fast."""
     rank_timeout_s: float = 300.0
     """Seconds that a process under torchrun waits for the others before the run ends with an error."""
 

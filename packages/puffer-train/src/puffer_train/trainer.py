@@ -13,6 +13,7 @@ import torch
 
 import puffer_policies
 import puffer_vector
+from puffer_train.allocator import keep_freed_memory
 from puffer_train.checkpoint import read_checkpoint, write_checkpoint
 from puffer_train.config import CHANGEABLE, ConfigError, TrainConfig
 from puffer_train.device import choose_device
@@ -100,6 +101,8 @@ class PuffeRL:
         if self.config.cpu_threads is not None:
             torch.set_num_threads(self.config.cpu_threads)
         self.device = choose_device(self.config.device, Launch.from_environment().local_rank)
+        if self.config.keep_freed_memory and self.device.type == "cpu":
+            keep_freed_memory()
         self._generator = PrivateGenerator(self.config.seed, self.device)
         with self._generator.use():
             self._make_policy(policy)
