@@ -237,3 +237,19 @@ def test_attention_does_not_depend_on_the_step_count():
 def test_attention_refuses_sizes_that_do_not_divide():
     with pytest.raises(ValueError, match="hidden_size must be a multiple of 2 \\* num_heads"):
         AttentionMemory(5, 12, num_heads=4)
+
+
+@pytest.mark.parametrize("kind", [LSTM, GRU, MinGRU])
+@pytest.mark.parametrize(("num_rows", "num_inputs"), [(2, 6), (4, 6), (1, 6), (3, 5)])
+def test_inputs_and_states_that_do_not_fit_are_refused(kind, num_rows, num_inputs):
+    memory = kind(6, 8)
+    state = memory.initial_state(num_rows)
+    resets = torch.tensor([[True, False], [False, True], [False, False]])
+
+    for call in (
+        lambda: memory.step(torch.zeros(3, num_inputs), state),
+        lambda: memory.sequence(torch.zeros(3, 2, num_inputs), state),
+        lambda: memory.sequence(torch.zeros(3, 2, num_inputs), state, resets),
+    ):
+        with pytest.raises(ValueError, match=r"must get inputs \(rows, \.\.\., 6\) and a state of as many rows"):
+            call()

@@ -57,6 +57,20 @@ def _zeros(weight: Tensor, num_rows: int, num_states: int, hidden: int, device: 
     return tuple(weight.new_zeros(num_rows, hidden, device=device or weight.device) for _ in range(num_states))
 
 
+def _check_fit(memory: LSTM | GRU | MinGRU, x: Tensor, state: State) -> None:
+    """Raise unless inputs and state fit: torch's kernels read past the end of tensors that are too small.
+
+    Raises:
+        ValueError: A size is another.
+    """
+    rows, hidden = x.shape[0], memory.hidden_size
+    if x.shape[-1] != memory.input_size or any(part.shape != (rows, hidden) for part in state):
+        raise ValueError(
+            f"a memory must get inputs (rows, ..., {memory.input_size}) and a state of as many rows, (rows, {hidden}); "
+            f"got {tuple(x.shape)} and {[tuple(part.shape) for part in state]}. Start from initial_state(num_rows)."
+        )
+
+
 def _tanh(x: Tensor) -> Tensor:
     """Compute tanh as 2σ(2x) - 1: torch's sigmoid takes a fifth of the time of its tanh on a CPU."""
     return 2.0 * torch.sigmoid(2.0 * x) - 1.0
@@ -80,6 +94,7 @@ class LSTM(nn.LSTM):
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Map (rows, inputs) and (h, c) to h and (h, c)."""
+        _check_fit(self, x, state)
         # A segment of one step: on a CPU torch's LSTM takes a third of the time of its LSTMCell.
         before = (state[0].unsqueeze(0), state[1].unsqueeze(0))
         weights = (self.weight_ih_l0, self.weight_hh_l0, self.bias_ih_l0, self.bias_hh_l0)
@@ -90,6 +105,7 @@ class LSTM(nn.LSTM):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def sequence(self, x: Tensor, state: State, resets: Tensor | None = None) -> tuple[Tensor, State]:
         """Run segments; see `Memory.sequence`."""
+        _check_fit(self, x, state)
         h, c = state
         if resets is None or not resets.any():
             outputs, (h, c) = self(x, (h.unsqueeze(0), c.unsqueeze(0)))
@@ -121,6 +137,7 @@ class GRU(nn.GRU):
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Map (rows, inputs) and (h,) to h and (h,)."""
+        _check_fit(self, x, state)
         (h,) = state
         reset_x, update_x, new_x = linear(x, self.weight_ih_l0, self.bias_ih_l0).split(self.hidden_size, 1)
         reset_h, update_h, new_h = linear(h, self.weight_hh_l0, self.bias_hh_l0).split(self.hidden_size, 1)
@@ -131,6 +148,7 @@ class GRU(nn.GRU):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def sequence(self, x: Tensor, state: State, resets: Tensor | None = None) -> tuple[Tensor, State]:
         """Run segments; see `Memory.sequence`."""
+        _check_fit(self, x, state)
         (h,) = state
         if resets is None or not resets.any():
             outputs, h = self(x, h.unsqueeze(0))
@@ -164,11 +182,13 @@ class MinGRU(nn.Module):
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Map (rows, inputs) and (h,) to h and (h,)."""
+        _check_fit(self, x, state)
         h = torch.lerp(state[0], self.candidate(x), torch.sigmoid(self.gate(x)))
         return h, (h,)
 
     def sequence(self, x: Tensor, state: State, resets: Tensor | None = None) -> tuple[Tensor, State]:
         """Run segments; see `Memory.sequence`."""
+        _check_fit(self, x, state)
         shares = torch.sigmoid(-self.gate(x))
         incoming = (1.0 - shares) * self.candidate(x)
         if resets is not None:
