@@ -165,6 +165,25 @@ def test_policy_computes_in_another_dtype(observation, action, recurrent, dtype,
     assert {parameter.grad.dtype for parameter in policy.parameters() if parameter.grad is not None} == {dtype}
 
 
+@pytest.mark.parametrize("recurrent", MEMORIES)
+def test_policy_runs_under_autocast_and_on_no_rows(recurrent, make_env):
+    policy = default_policy(make_env(OBSERVATIONS["box"], ACTIONS["box"]), hidden_size=16, recurrent=recurrent)
+    observations, resets = torch.randn(3, 4, 5), torch.rand(3, 4) < 0.3
+    expected, expected_values = policy.forward_sequence(observations, policy.initial_state(3), resets)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = [
+            policy.forward_sequence(observations, policy.initial_state(3), resets),
+            rollout(policy, observations, resets),
+        ]
+
+    for parameters, values in outputs:
+        torch.testing.assert_close(parameters.float(), expected, atol=0.05, rtol=0.05)
+        torch.testing.assert_close(values, expected_values, atol=0.05, rtol=0.05)
+    assert policy.forward_sequence(observations[:0], policy.initial_state(0), resets[:0])[1].shape == (0, 4)
+    assert policy.forward_eval(observations[:0, 0], policy.initial_state(0))[1].shape == (0,)
+
+
 def test_constant_deviations_are_one_parameter(make_env):
     policy = default_policy(make_env(OBSERVATIONS["box"], ACTIONS["box"]))
     with torch.no_grad():

@@ -76,6 +76,11 @@ def _tanh(x: Tensor) -> Tensor:
     return 2.0 * torch.sigmoid(2.0 * x) - 1.0
 
 
+def _mix(candidate: Tensor, h: Tensor, share: Tensor) -> Tensor:
+    """Return candidate + share (h - candidate), in the dtype of the state h also where autocast computes in another."""
+    return torch.lerp(candidate.to(h.dtype), h, share.to(h.dtype))
+
+
 class LSTM(nn.LSTM):
     """An LSTM of one layer: matrices orthogonal, biases zero. State: h and c, each (rows, hidden)."""
 
@@ -142,7 +147,7 @@ class GRU(nn.GRU):
         reset_x, update_x, new_x = linear(x, self.weight_ih_l0, self.bias_ih_l0).split(self.hidden_size, 1)
         reset_h, update_h, new_h = linear(h, self.weight_hh_l0, self.bias_hh_l0).split(self.hidden_size, 1)
         candidate = _tanh(new_x + torch.sigmoid(reset_x + reset_h) * new_h)
-        h = torch.lerp(candidate, h, torch.sigmoid(update_x + update_h))
+        h = _mix(candidate, h, torch.sigmoid(update_x + update_h))
         return h, (h,)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -183,7 +188,7 @@ class MinGRU(nn.Module):
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Map (rows, inputs) and (h,) to h and (h,)."""
         _check_fit(self, x, state)
-        h = torch.lerp(state[0], self.candidate(x), torch.sigmoid(self.gate(x)))
+        h = _mix(self.candidate(x), state[0], torch.sigmoid(-self.gate(x)))
         return h, (h,)
 
     def sequence(self, x: Tensor, state: State, resets: Tensor | None = None) -> tuple[Tensor, State]:

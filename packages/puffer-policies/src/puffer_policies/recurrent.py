@@ -75,7 +75,7 @@ class RecurrentPolicy(nn.Module):
     def _run(self, observations: Tensor, state: State, resets: Tensor | None) -> tuple[Tensor, Tensor, State]:
         batch, horizon = observations.shape[:2]
         check_resets(resets, batch, horizon)
-        features = self._encode(observations.flatten(0, 1)).view(batch, horizon, -1)
+        features = self._encode(observations.flatten(0, 1)).unflatten(0, (batch, horizon))
         hidden, state = self._memory.sequence(features, state or self.initial_state(batch), resets)
         parameters, values = self._decode(hidden.flatten(0, 1))
         return parameters, values.view(batch, horizon), state
