@@ -21,6 +21,8 @@ import pytest
         (["eval", "ocean-squared", "--checkpoint", "latest"], "checkpoint"),
         (["eval", "ocean-squared", "--checkpoint", "nowhere.pt"], "nowhere.pt"),
         (["trian", "ocean-squared"], "train"),
+        (["train", "gym-GymV21Environment-v0"], "pip install"),
+        (["train", "gym-GymV21Environment-v0", "--vec.backend", "processes"], "pip install"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_sentence(words: list[str], said: str, puffer: Callable, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.envs.registration import registry
 
 from puffer_emulate.registration import SignatureParameters, env_specs
-from puffer_spaces import env_ids, load_config, make_env, spec
+from puffer_spaces import MissingSuite, env_ids, load_config, make_env, spec
 
 
 def test_every_single_environment_of_the_registry_has_an_id():
@@ -102,3 +102,8 @@ def test_specs_can_be_sent_to_another_process():
 def test_a_tuned_env_has_a_config_beside_it(env_id):
     assert load_config(env_id).keys() == {"env", "vec", "policy", "train"}
     assert load_config("gym-MountainCar-v0") == {}
+
+
+def test_an_environment_whose_package_is_missing_says_what_to_install():
+    with pytest.raises(MissingSuite, match=r'gym-GymV21Environment-v0 must .*pip install "shimmy\[gym-v21\]"'):
+        make_env("gym-GymV21Environment-v0")

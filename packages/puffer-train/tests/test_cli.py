@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import puffer_train
+from puffer_spaces import register
 from puffer_train import cli
 
 
@@ -150,3 +151,10 @@ def test_the_script_is_this_program():
     scripts = importlib.metadata.entry_points(group="console_scripts", name="puffer")
 
     assert [script.load() for script in scripts] == [cli.main]
+
+
+def test_envs_says_why_one_cannot_be_made(capsys):
+    register("broken-env", "no_such_module:Env")
+
+    assert cli.main(["envs", "broken"]) == 0
+    assert capsys.readouterr().out == "broken-env  (cannot be made here: No module named 'no_such_module')\n"

@@ -83,6 +83,10 @@ def test_resolving_fills_in_sizes():
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
         ({"compile": 1}, "compile must be bool"),
         ({"gamma": 1.5}, "gamma must be between 0 and 1; got 1.5"),
+        ({"adam_beta1": 1.0}, "adam_beta1 must be at least 0 and below 1; got 1.0"),
+        ({"adam_beta2": 1}, "adam_beta2 must be at least 0 and below 1; got 1"),
+        ({"muon_momentum": 1.0}, "muon_momentum must be at least 0 and below 1"),
+        ({"rank_timeout_s": 0.0}, "rank_timeout_s must be greater than 0"),
         ({"horizon": 0}, "horizon must be at least 1; got 0"),
         ({"clip_coef": 0.0}, "clip_coef must be greater than 0"),
         ({"ent_coef": -1.0}, "ent_coef must not be negative"),
@@ -118,3 +122,8 @@ def test_sizes_that_do_not_divide_are_named_with_what_would(fields, message):
 def test_configs_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         TrainConfig().gamma = 0.5
+
+
+def test_the_puffer3_objective_has_one_process():
+    with pytest.raises(ConfigError, match="objective=puffer3 must have one process; got 2"):
+        TrainConfig.from_fields({"preset": "puffer3"}).check(EIGHT_AGENTS, 2)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from puffer_spaces import EnvSpec, PufferEnv, UnknownEnvError, register, world_seed
-from puffer_train.environments import find_spec, make_vector
+from puffer_train.environments import find_spec, make_vector, why_unavailable
 from puffer_train.errors import UsageError
 
 
@@ -87,3 +87,14 @@ def test_an_import_error_inside_a_users_module_is_not_hidden():
 
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         find_spec("broken_module:Env")
+
+
+def test_what_keeps_an_environment_from_being_made_is_told():
+    def moved():
+        raise ImportError("it has moved to another package.\nhttps://example.org")
+
+    moved.__module__ = "gymnasium.envs"
+
+    assert why_unavailable(EnvSpec("here", "puffer_spaces:PufferEnv")) is None
+    assert why_unavailable(EnvSpec("gone", "no_such_module:Env")) == "No module named 'no_such_module'"
+    assert why_unavailable(EnvSpec("moved", moved)) == "it has moved to another package"

@@ -13,7 +13,7 @@ from puffer_emulate.copies import env_name
 from puffer_emulate.single_agent import SingleAgentAdapter
 from puffer_emulate.snapshots import layers_of
 from puffer_emulate.worlds import World
-from puffer_spaces import Buffers
+from puffer_spaces import Buffers, MissingSuite
 
 _OUTER_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 _REMEDY = "Pass a class or function that makes the env, in place of the object."
@@ -101,13 +101,19 @@ def make_gymnasium(
         max_episode_steps: Steps until an episode is truncated; None for the registered limit, -1 for none.
         render_mode: What `render` returns.
         **kwargs: Arguments of the env's constructor.
+
+    Raises:
+        MissingSuite: If the env needs a package that is not installed.
     """
     arguments = dict(kwargs, max_episode_steps=max_episode_steps, disable_env_checker=True)
     if render_mode is not None:
         arguments["render_mode"] = render_mode
-    return GymnasiumPufferEnv(
-        env_creator=gymnasium.make, env_args=(env_id,), env_kwargs=arguments, buf=buf, seed=seed, num_envs=num_envs
-    )
+    try:
+        return GymnasiumPufferEnv(
+            env_creator=gymnasium.make, env_args=(env_id,), env_kwargs=arguments, buf=buf, seed=seed, num_envs=num_envs
+        )
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        raise MissingSuite(f"gym-{env_id} must have its packages installed; {str(error).rstrip('.')}.") from error
 
 
 def _check_env(env: Any) -> None:

@@ -81,6 +81,11 @@ class CheckpointFolder:
         return best is None or float(score) > float(best)
 
 
+def default_path(env_id: str, update: int) -> Path:
+    """Return where a checkpoint goes that has no run folder: `runs/<env>/checkpoints/update_<number>.pt`."""
+    return Path("runs") / env_id.replace("/", "_").replace(":", "_") / "checkpoints" / f"update_{update:06d}.pt"
+
+
 def find_checkpoint(runs_folder: str | Path, env_id: str, which: str = "latest") -> Path:
     """Find the checkpoint of an environment among all runs.
 

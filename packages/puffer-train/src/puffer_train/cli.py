@@ -51,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         exit_code = _exit_code(error)
         if exit_code is None:
             raise
-        _write("\n".join([f"{_own_name()}: {error}", *getattr(error, "__notes__", [])]), sys.stderr)
+        notes = getattr(error, "__notes__", []) if exit_code == 1 else []  # a mistake has one sentence
+        _write("\n".join([f"{_own_name()}: {error}", *notes]), sys.stderr)
         return exit_code
 
 

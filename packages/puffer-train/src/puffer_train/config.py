@@ -134,6 +134,8 @@ class TrainConfig:
     """Initial exponent of the importance weights of the puffer3 objective."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of the network; values, advantages and weights stay float32."""
+    cpu_offload: bool = False
+    """Keep the observations of a rollout in pinned host memory; minibatches of them go to the device."""
     compile: bool = False
     """Compile the network's forward and backward pass with torch.compile."""
     cpu_threads: int | None = None
@@ -166,7 +168,7 @@ class TrainConfig:
         check_kinds(self)
         check_ranges(self)
         if self.objective == "puffer3":
-            check_puffer3(self)
+            check_puffer3(self, num_processes)
         elif self.recompute_advantages == "minibatch":
             raise ConfigError(
                 "recompute_advantages must be never or epoch with objective=ppo; got minibatch. "

@@ -5,9 +5,12 @@ import dataclasses
 import importlib
 import inspect
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import gymnasium
 
 import puffer_vector
 from puffer_spaces import EnvSpec, Parameter, UnknownEnvError, load_object
@@ -46,6 +49,24 @@ def find_spec(env_id: str) -> EnvSpec:
     if not callable(creator):
         raise UsageError(f"{env_id} must be a class or function that makes an environment; it is {creator!r}.")
     return _with_parameters(EnvSpec(env_id, env_id, batched="num_envs" in inspect.signature(creator).parameters))
+
+
+def why_unavailable(spec: EnvSpec) -> str | None:
+    """Return what keeps an environment from being made here, or None where its modules can be imported."""
+    gymnasium_spec = gymnasium.registry.get(spec.kwargs.get("env_id", ""))
+    entry_points: list[Any] = [spec.entry_point]
+    if gymnasium_spec is not None:
+        entry_points.append(gymnasium_spec.entry_point)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for entry_point in entry_points:
+                creator = load_object(entry_point)
+                if getattr(creator, "__module__", "") == "gymnasium.envs":  # a placeholder that says where it has moved
+                    creator()
+    except Exception as error:  # a suite without its simulator raises what it likes
+        return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+    return None
 
 
 def make_vector(spec: EnvSpec, vec: Mapping[str, Any], env: Mapping[str, Any], seed: int) -> Any:

@@ -48,6 +48,21 @@ class Experience:
             state at the start of the segment is stored as it was used.
         states: The recurrent state before slot 0, tensors (num_segments, ...).
         action_mask: bool (num_segments, horizon, size) or None.
+        agent_numbers: int64 (num_segments,), number of each segment's agent in its world.
+
+    Args:
+        num_agents: Rows of the vector env.
+        segments_per_agent: Segments that each row fills.
+        horizon: Transitions in a segment.
+        observation_shape: Of one row.
+        observation_dtype: Of a row.
+        action_shape: Of one row's action.
+        action_dtype: Of an action.
+        state: Recurrent state of some rows, tensors (rows, ...).
+        action_mask_size: Choices of an action mask, or 0.
+        agents_per_world: Rows that belong to one world.
+        device: Where the policy runs.
+        offload: Keep the observations in host memory, pinned for a GPU; whoever reads them moves them.
     """
 
     def __init__(
@@ -62,7 +77,9 @@ class Experience:
         action_dtype: torch.dtype,
         state: Sequence[torch.Tensor] = (),
         action_mask_size: int = 0,
+        agents_per_world: int = 1,
         device: torch.device | str = "cpu",
+        offload: bool = False,
     ) -> None:
         self.num_agents = num_agents
         self.segments_per_agent = segments_per_agent
@@ -73,8 +90,13 @@ class Experience:
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
-        self.observations = zeros(segments, horizon, *observation_shape, dtype=observation_dtype)
-        self.next_observations = zeros(segments, *observation_shape, dtype=observation_dtype)
+        def observation_zeros(*shape: int) -> torch.Tensor:
+            if not offload:
+                return zeros(*shape, dtype=observation_dtype)
+            return torch.zeros(shape, dtype=observation_dtype, pin_memory=torch.device(device).type == "cuda")
+
+        self.observations = observation_zeros(segments, horizon, *observation_shape)
+        self.next_observations = observation_zeros(segments, *observation_shape)
         self.actions = zeros(segments, horizon, *action_shape, dtype=action_dtype)
         self.log_probs = zeros(segments, horizon)
         self.values = zeros(segments, horizon + 1)
@@ -86,6 +108,7 @@ class Experience:
         self.resets = zeros(segments, horizon + 1, dtype=torch.bool)
         self.states = tuple(zeros(segments, *part.shape[1:], dtype=part.dtype) for part in state)
         self.action_mask = zeros(segments, horizon, action_mask_size, dtype=torch.bool) if action_mask_size else None
+        self.agent_numbers = torch.arange(segments, device=device) // segments_per_agent % agents_per_world
         slots = ["observations", "actions", "log_probs", "values", "rewards", "final_values"]
         slots += ["terminals", "truncations", "valid", "resets"]
         self._by_agent = {name: self._view_by_agent(getattr(self, name)) for name in slots}
@@ -108,7 +131,7 @@ class Experience:
         if isinstance(value, torch.Tensor) and isinstance(rows, slice) and rows == self._all_rows:
             column.copy_(value)  # the usual case, several times as fast as an index
         else:
-            column[rows] = value
+            _put(column, rows, value)
 
     def read(self, name: str, rows: Rows, slot: int) -> torch.Tensor:
         """Return what `slot` holds for each row."""
@@ -126,7 +149,7 @@ class Experience:
     def write_end(self, rows: Rows, slot: int, observations: torch.Tensor, resets: torch.Tensor) -> None:
         """Write what follows the segment that ends just before `slot`: an observation, and whether memory is reset."""
         segment = slot // self.horizon - 1
-        self._next_observations[rows, segment] = observations
+        _put(self._next_observations[:, segment], rows, observations)
         self._by_agent["resets"][rows, segment, self.horizon] = resets
 
     def write_end_values(self, rows: Rows, slot: int, values: torch.Tensor) -> None:
@@ -148,3 +171,10 @@ class Experience:
 
     def _view_by_agent(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.view(self.num_agents, self.segments_per_agent, *tensor.shape[1:])
+
+
+def _put(target: torch.Tensor, rows: Rows, value: torch.Tensor | float | bool) -> None:
+    """Write into some rows of a tensor that may be on another device than the value."""
+    if isinstance(rows, torch.Tensor):
+        rows = rows.to(target.device)
+    target[rows] = value.to(target.device) if isinstance(value, torch.Tensor) else value

@@ -7,7 +7,7 @@ from typing import Any
 
 from puffer_train.distributed import Ranks
 from puffer_train.metrics import Metrics, interval_row, process_uptime_s
-from puffer_train.timing import STAGES, speeds, with_other
+from puffer_train.timing import STAGES, speeds, where_time_goes, with_other
 
 
 class Interval:
@@ -61,6 +61,10 @@ class Interval:
         self.seconds.update(dict.fromkeys(STAGES, 0.0))
         self._began_at, self._first_agent_steps = now, agent_steps
         return row
+
+    def where_time_went(self) -> str:
+        """Return one sentence on the time of the run up to the last `finish`, in this process."""
+        return where_time_goes({f"performance/{name}": value for name, value in self.total_seconds.items()})
 
     def _environment(self) -> dict[str, float]:
         """Return means over the episodes of all processes."""

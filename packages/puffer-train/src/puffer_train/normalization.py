@@ -149,6 +149,7 @@ class ObservationNormalizer(nn.Module):
         totals = torch.zeros(3, self.mean.numel(), dtype=torch.float64, device=self.mean.device)
         for start in range(0, len(observations), _SEGMENTS_AT_ONCE):
             part, is_valid = observations[start : start + _SEGMENTS_AT_ONCE], valid[start : start + _SEGMENTS_AT_ONCE]
+            part = part.to(self.mean.device, non_blocking=True)
             first = 0
             for leaf in self.leaves:
                 columns = slice(first, first + leaf.size)

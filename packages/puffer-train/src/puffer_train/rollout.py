@@ -80,6 +80,7 @@ class Rollout:
         self._has_told_no_final_observations = False
         num_worlds = getattr(vec, "num_envs", None) or num_agents
         self._agents_per_world = num_agents // num_worlds if num_agents % num_worlds == 0 else 1
+        self._agent_numbers = torch.arange(num_agents, device=self.device) % self._agents_per_world
 
     def _make_carry(self) -> Experience:
         like = self.experience
@@ -220,17 +221,14 @@ class Rollout:
     def _final_values(self, ids: npt.NDArray[np.int64], observations: npt.NDArray[Any]) -> torch.Tensor:
         """Return the values of observations in which episodes were cut, with the memory from before its reset."""
         rows = torch.from_numpy(ids).to(self.device)
-        state = tuple(part[rows] for part in self._state)
         tensor = self._tensor(np.ascontiguousarray(observations))
-        with self.autocast():
-            _, outputs, _ = self.policy.forward_eval(self.normalize(tensor), state)
-        values: torch.Tensor = outputs.float().reshape(-1)
+        _, values, _ = self._forward(rows, tensor)
         check_outputs(tensor, values, None, self._places(ids))
         return values
 
     def _hold(self, batch: Batch) -> None:
         """Keep a batch for the updated policy; its values bootstrap the segments that just ended."""
-        _, values, _ = self._forward(batch)
+        _, values, _ = self._forward(batch.rows, batch.observations)
         check_outputs(batch.observations, values, None, self._places(batch.ids))
         resets = self._tensor(batch.resets)
         for slot, select, part in self._by_slot(self._slots[batch.ids], batch.rows, batch.ids):
@@ -242,7 +240,7 @@ class Rollout:
     def _act(self, batch: Batch) -> None:
         """Choose and send actions for a batch, and store the step."""
         started = time.perf_counter()
-        parameters, values, new_state = self._forward(batch)
+        parameters, values, new_state = self._forward(batch.rows, batch.observations)
         head = self.policy.action_head
         noise = self._noise[: len(batch.ids)]
         fill_uniform(noise, self.seed, self._num_steps[batch.ids], batch.ids + self.first_row)
@@ -259,10 +257,13 @@ class Rollout:
         self.seconds["copy"] += stored - chosen
         self.seconds["env"] += time.perf_counter() - stored
 
-    def _forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, Sequence[torch.Tensor]]:
-        state = tuple(part[batch.rows] for part in self._state)
+    def _forward(
+        self, rows: Rows, observations: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, Sequence[torch.Tensor]]:
+        state = tuple(part[rows] for part in self._state)
+        numbers = (self._agent_numbers[rows],) if getattr(self.policy, "takes_agent_ids", False) else ()
         with self.autocast():
-            parameters, values, new_state = self.policy.forward_eval(self.normalize(batch.observations), state)
+            parameters, values, new_state = self.policy.forward_eval(self.normalize(observations), state, *numbers)
         return parameters.float(), values.float().reshape(-1), new_state
 
     def _store(self, batch: Batch, actions: torch.Tensor, values: torch.Tensor, log_probs: torch.Tensor) -> None:

@@ -15,6 +15,7 @@ import puffer_policies
 import puffer_vector
 from puffer_train.allocator import keep_freed_memory
 from puffer_train.checkpoint import read_checkpoint, write_checkpoint
+from puffer_train.checkpoint_folder import default_path
 from puffer_train.config import CHANGEABLE, ConfigError, TrainConfig
 from puffer_train.device import choose_device
 from puffer_train.distributed import Ranks, check_agreement
@@ -30,7 +31,6 @@ from puffer_train.rewards import ReturnScale
 from puffer_train.rollout import Rollout
 from puffer_train.run_state import RunState
 from puffer_train.schedules import entropy_coefficient, learning_rate_factor
-from puffer_train.timing import where_time_goes
 from puffer_train.update import Learner, Update
 
 
@@ -168,7 +168,9 @@ class PuffeRL:
             action_dtype=head.action_dtype,
             state=self._adapted.initial_state(1, self.device),
             action_mask_size=vec.action_mask_size,
+            agents_per_world=max(1, vec.num_agents // vec.num_envs),
             device=self.device,
+            offload=config.cpu_offload,
         )
         self.return_scale = ReturnScale(vec.num_agents, self.device)
         self._rollout = Rollout(
@@ -297,8 +299,7 @@ class PuffeRL:
 
     def where_time_went(self) -> str:
         """Return one sentence on the time of the run up to the last `mean_and_log`, in this process."""
-        seconds = self._interval.total_seconds
-        return where_time_goes({f"performance/{name}": value for name, value in seconds.items()})
+        return self._interval.where_time_went()
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything a resumed run needs, as tensors and plain values. Call it between updates.
@@ -311,10 +312,7 @@ class PuffeRL:
         return {**self._state.gather(), **self._counters()} if self.ranks.is_first else self._state.gather()
 
     def learned_state_dict(self) -> dict[str, Any]:
-        """Return a copy of what was learned, without where the envs are: a run resumed from it begins new episodes.
-
-        Unlike `state_dict` it may be taken by one process alone and kept while the next update goes on.
-        """
+        """Return a copy of what was learned, of which a run resumed begins new episodes. It needs no other process."""
         return {**self._state.copy_of_learned(), **self._counters()}
 
     def _counters(self) -> dict[str, Any]:
@@ -349,20 +347,14 @@ class PuffeRL:
             The path.
         """
         env_id = str(self.vec.env_name)
-        if path is None:
-            folder = env_id.replace("/", "_").replace(":", "_")
-            path = Path("runs") / folder / "checkpoints" / f"update_{self.epoch:06d}.pt"
-        about = {
-            "env_id": env_id,
-            "update": self.epoch,
-            "agent_steps": self.agent_steps,
-            "config": {"train": dataclasses.asdict(self.config)},
-        }
+        about = {"env_id": env_id, "update": self.epoch, "agent_steps": self.agent_steps}
+        about["config"] = {"train": dataclasses.asdict(self.config)}
+        path = default_path(env_id, self.epoch) if path is None else Path(path)
         state = self.state_dict()
         if self.ranks.is_first:
             write_checkpoint(path, state, {**about, **(metadata or {})})
         self.ranks.wait()
-        return Path(path)
+        return path
 
     def load_checkpoint(self, path: str | Path) -> dict[str, Any]:
         """Go on from a checkpoint, and return its metadata. Of several processes each has to read the same file.

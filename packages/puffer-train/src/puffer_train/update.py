@@ -68,6 +68,7 @@ class Units:
         self.resets = self.cut(experience.resets[:, :-1])
         self.action_mask = None if experience.action_mask is None else self.cut(experience.action_mask)
         self.states = experience.states if unit == "segment" else ()
+        self.agent_numbers = experience.agent_numbers.repeat_interleave(experience.horizon // self.length)
 
     def cut(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a per-slot tensor (num_segments, horizon, ...) as rows of units."""
@@ -192,7 +193,9 @@ class Update:
             part = slice(first, first + at_once)
             observations = torch.cat([experience.observations[part], experience.next_observations[part, None]], dim=1)
             state = tuple(stored[part] for stored in experience.states)
-            parameters, part_values = self._forward(observations, state, experience.resets[part])
+            parameters, part_values = self._forward(
+                observations, state, experience.resets[part], experience.agent_numbers[part]
+            )
             parameters = parameters.view(*part_values.shape, -1)[:, :-1].flatten(0, 1)
             mask = None if experience.action_mask is None else experience.action_mask[part].flatten(0, 1)
             actions = experience.actions[part].flatten(0, 1)
@@ -251,10 +254,12 @@ class Update:
             index = self._order[part]
 
         def take(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor[index] if isinstance(index, slice) else tensor.index_select(0, index)
+            return tensor[index] if isinstance(index, slice) else tensor.index_select(0, index.to(tensor.device))
 
         state = tuple(take(stored) for stored in units.states)
-        parameters, values = self._forward(take(units.observations), state, take(units.resets))
+        parameters, values = self._forward(
+            take(units.observations), state, take(units.resets), take(units.agent_numbers)
+        )
         actions = take(units.actions).flatten(0, 1)
         mask = None if units.action_mask is None else take(units.action_mask).flatten(0, 1)
         log_probs, entropies = self.learner.policy.action_head.log_prob_and_entropy(parameters, actions, mask)
@@ -274,11 +279,18 @@ class Update:
         )
 
     def _forward(
-        self, observations: torch.Tensor, state: Sequence[torch.Tensor], resets: torch.Tensor
+        self,
+        observations: torch.Tensor,
+        state: Sequence[torch.Tensor],
+        resets: torch.Tensor,
+        agent_numbers: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (action parameters (num_units * length, P), values (num_units, length)) in float32."""
+        observations = observations.to(resets.device, non_blocking=True)
+        numbers = (agent_numbers,) if getattr(self.learner.policy, "takes_agent_ids", False) else ()
         with self.learner.autocast():
-            parameters, values = self.learner.forward(self.learner.normalize(observations), tuple(state), resets)
+            inputs = self.learner.normalize(observations)
+            parameters, values = self.learner.forward(inputs, tuple(state), resets, *numbers)
         return parameters.float(), values.float().view(observations.shape[:2])
 
     def _explained_variance(self) -> torch.Tensor:

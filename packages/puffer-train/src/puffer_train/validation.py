@@ -107,8 +107,10 @@ def check_ranges(config: TrainConfig) -> None:
             raise ConfigError(f"{name} must be at least 0 and below 1; got {value}.")
 
 
-def check_puffer3(config: TrainConfig) -> None:
+def check_puffer3(config: TrainConfig, num_processes: int = 1) -> None:
     """Check what the puffer3 objective needs."""
+    if num_processes > 1:
+        raise ConfigError(f"objective=puffer3 must have one process; got {num_processes}. Use objective=ppo.")
     required = {"minibatch_unit": "segment", "recompute_advantages": "minibatch", "segment_blocks": 1}
     for name, value in required.items():
         if getattr(config, name) != value:

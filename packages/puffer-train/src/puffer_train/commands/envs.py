@@ -2,12 +2,14 @@
 
 import sys
 
-from puffer_spaces import env_ids
+from puffer_spaces import env_ids, spec
+from puffer_train.environments import why_unavailable
 from puffer_train.errors import UsageError
 
 _USAGE = """usage: puffer envs [WORD ...]
 
-List the ids of all installed environments, one a line; with words, those that contain every word."""
+List the ids of all installed environments, one a line; with words, those that contain every word. Behind an id that
+cannot be made here stands why."""
 
 
 def main(words: list[str]) -> int:
@@ -21,5 +23,7 @@ def main(words: list[str]) -> int:
     found = [env_id for env_id in env_ids() if all(word.lower() in env_id.lower() for word in words)]
     if words and not found:
         raise UsageError(f"an environment must contain {' and '.join(words)}; none does. puffer envs lists all.")
-    sys.stdout.write("".join(f"{env_id}\n" for env_id in found))
+    for env_id in found:
+        reason = why_unavailable(spec(env_id))
+        sys.stdout.write(f"{env_id}\n" if reason is None else f"{env_id}  (cannot be made here: {reason})\n")
     return 0
