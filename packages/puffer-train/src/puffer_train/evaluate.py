@@ -150,6 +150,8 @@ class _Player:
         self._normalizer = normalizer
         self._state = self._policy.initial_state(vec.num_agents, device)
         self._rows = np.arange(vec.num_agents, dtype=np.int64)
+        numbers = torch.arange(vec.num_agents, device=device) % (vec.num_agents // vec.num_envs)
+        self._agent_numbers = (numbers,) if getattr(self._policy, "takes_agent_ids", False) else ()
         self._noise = np.empty((vec.num_agents, self._policy.action_head.num_noise), dtype=np.float32)
         self._steps = np.zeros(vec.num_agents, dtype=np.int64)
         space = vec.single_action_space
@@ -173,7 +175,7 @@ class _Player:
             inputs[absent] = 0
         if self._normalizer is not None:
             inputs = self._normalizer(inputs)
-        parameters, _, self._state = self._policy.forward_eval(inputs, self._state)
+        parameters, _, self._state = self._policy.forward_eval(inputs, self._state, *self._agent_numbers)
         head = self._policy.action_head
         action_mask = self._action_mask(absent)
         if self._deterministic:
