@@ -4,7 +4,7 @@ import torch
 from gymnasium import spaces
 
 from puffer_policies import ImpalaCNN, NatureCNN
-from puffer_policies.images import has_channels_last, is_image
+from puffer_policies.images import has_channels_last, image_scale, is_image
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,21 @@ from puffer_policies.images import has_channels_last, is_image
 )
 def test_images_are_told_by_their_shape(space, expected):
     assert is_image(space) is expected
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (spaces.Box(0, 255, (9, 9, 3), np.uint8), 1 / 255),
+        (spaces.Box(0, 10, (9, 9, 3), np.uint8), 1 / 255),
+        (spaces.Box(0, 1, (9, 9, 3), np.uint8), 1.0),
+        (spaces.Box(0, 255, (9, 9, 3), np.float32), 1 / 255),
+        (spaces.Box(0, 1, (9, 9, 3), np.float32), 1.0),
+        (spaces.Box(-np.inf, np.inf, (9, 9, 3), np.float32), 1.0),
+    ],
+)
+def test_pixels_up_to_255_are_scaled(space, expected):
+    assert image_scale(space) == expected
 
 
 def test_channels_are_on_the_smaller_end():

@@ -36,8 +36,11 @@ def has_channels_last(shape: tuple[int, ...]) -> bool:
 
 
 def image_scale(space: spaces.Space[Any]) -> float:
-    """Return the factor that takes bytes to [0, 1], 1 for other dtypes."""
-    return 1.0 / 255.0 if space.dtype == np.uint8 and float(np.max(space.high)) > 1.0 else 1.0  # type: ignore[attr-defined]
+    """Return the factor that takes pixels in [0, 255] to [0, 1], 1 for others: bytes, or bounds that say so."""
+    box = cast(spaces.Box, space)
+    low, high = float(np.min(box.low)), float(np.max(box.high))
+    is_byte = box.dtype == np.uint8 and high > 1.0
+    return 1.0 / 255.0 if is_byte or (low, high) == (0.0, 255.0) else 1.0
 
 
 def _split_shape(shape: tuple[int, ...], channels_last: bool) -> tuple[tuple[int, ...], int]:
