@@ -213,7 +213,7 @@ def learning(session: nox.Session) -> None:
 def soak(session: nox.Session) -> None:
     """Step for long, open, close and fail often, to see what is left; minutes, on a quiet machine."""
     install(session, local_closure("puffer-vector"), *TEST_TOOLS, "psutil", "ray")
-    pytest(session, "packages/puffer-vector", "-m", "soak", "-o", "timeout=900")
+    pytest(session, "packages/puffer-vector", "-m", "soak", "-o", "timeout=900", "-o", "faulthandler_timeout=0")
 
 
 @nox.session(default=False)

@@ -167,6 +167,56 @@ def test_infos_are_kept_from_an_env_that_goes_on_writing_them(make, envs):
     assert [info["agent_index"] for info in kept[0]] == [0, 1]
 
 
+class Short(PufferEnv):
+    """The short form, all of it in the same array and the same info each time; it ends after three steps."""
+
+    def __init__(self, fails_at_reset=None, buf=None):
+        super().__init__(buf)
+        self.observation_space = self.make_space(spaces.Box(0, 9, (1,), np.float32))
+        self.action_space = self.make_discrete(2)
+        self.seen, self.info, self.num_resets, self.fails_at_reset = np.zeros(1, np.float32), {}, 0, fails_at_reset
+
+    def reset(self, seed=None):
+        self.num_resets += 1
+        if self.num_resets == self.fails_at_reset:
+            raise LookupError("boom in a later reset")
+        self.seen[0] = self.info["score"] = 0
+        return self.seen, self.info
+
+    def step(self, action):
+        self.seen[0] += 3
+        self.info["score"] = float(self.seen[0]) - 2
+        return self.seen, np.ones(1), self.seen[0] == 9, self.info
+
+
+def test_the_last_observation_and_info_of_an_episode_survive_the_next_reset(make):
+    with make(lambda buf=None: Short(buf=buf), 2) as vector:
+        vector.reset(seed=0)
+        for _ in range(5):
+            for last in (False, False, True):
+                observations, rewards, terminals, truncations, infos = vector.step(np.zeros(2, int))
+                assert (rewards.tolist(), terminals.tolist(), truncations.any()) == ([1, 1], [last, last], False)
+            assert observations.tolist() == [[0], [0]]
+            assert vector.final_observations.tolist() == [[9], [9]]
+            assert [info["score"] for info in infos if "score" in info] == [7, 7]
+        records = vector.episodes()
+
+    assert [tuple(record) for record in records[["episode_return", "episode_length", "score"]]] == [(3, 3, 7)] * 10
+
+
+def test_an_exception_in_the_reset_between_two_episodes_is_one_of_the_step_that_ended_the_first(make):
+    creators = [lambda buf=None, last=last: Short(last, buf) for last in (None, None, None, 2)]
+    with make(creators, 4) as vector:
+        vector.reset(seed=0)
+        for _ in range(2):
+            vector.step(np.zeros(4, int))
+        with pytest.raises(puffer_vector.WorkerError, match="LookupError: boom in a later reset") as caught:
+            vector.step(np.zeros(4, int))
+
+    assert (caught.value.world, caught.value.step) == (3, 3)
+    assert "in reset" in caught.value.remote_traceback
+
+
 def test_parameters_apply_at_the_next_reset(make, envs):
     with make(envs.Walk, 4) as vector:
         vector.reset(seed=0)

@@ -168,6 +168,14 @@ def test_a_killed_worker_is_noticed(envs):
         step_often(vector, 100)
 
 
+def test_what_would_end_a_thread_is_an_error(envs):
+    fault = FAULTS["SystemExit"]
+    vector = puffer_vector.make(fault.creators(envs), 2, "threads", 2, timeout_s=60.0)
+    with pytest.raises(WorkerError, match=fault.text) as caught:
+        step_until_error(vector)
+    assert (caught.value.world, caught.value.step) == (1, 5)
+
+
 def test_a_stuck_thread_gives_an_error_and_is_left_alone(envs, native):
     release = threading.Event()
 

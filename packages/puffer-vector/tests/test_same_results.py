@@ -113,16 +113,19 @@ class Nested(PufferEnv):
 
 
 @st.composite
-def ways(draw):
+def ways(draw, sizes, kinds):
     """Draw a kind of env and how many of its worlds are stepped how."""
-    num_envs = draw(st.sampled_from([12, 64]))
+    num_envs = draw(st.sampled_from(sizes))
     backend = draw(st.sampled_from(["serial", "threads", "processes"]))
     workers = draw(st.sampled_from([n for n in (1, 2, 3, 4) if num_envs % n == 0]))
     batches = draw(st.sampled_from([n for n in (1, 2, 3, 4) if workers % n == 0]))
     how = {"num_envs": num_envs, "backend": backend, "batch_size": num_envs // batches, "copy": draw(st.booleans())}
     if backend != "serial":
         how |= {"num_workers": workers, "timeout_s": draw(st.sampled_from([None, 60.0]))}
-    return draw(st.sampled_from(["walk", "native", "without capsule", "nested"])), draw(st.booleans()), how
+    return draw(st.sampled_from(kinds)), draw(st.booleans()), how
+
+
+PYTHON, NATIVE = ["walk", "nested"], ["native", "without capsule"]
 
 
 @pytest.fixture(scope="session")
@@ -148,15 +151,15 @@ def check_way(envs, native):
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(way=ways(), seed=st.integers(0, 3))
+@given(way=ways([12, 64], PYTHON + NATIVE), seed=st.integers(0, 3))
 def test_drawn_ways_give_the_digest_of_one_serial_object(check_way, way, seed):
     check_way(way, seed, num_steps=100)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(way=ways())
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(way=ways([12], PYTHON) | ways([12, 64], NATIVE))
 def test_ten_thousand_steps_of_drawn_ways_give_the_digest_of_one_serial_object(check_way, way):
     check_way(way, seed=1, num_steps=10_000)
 
