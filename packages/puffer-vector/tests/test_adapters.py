@@ -86,7 +86,9 @@ def test_a_gymnasium_vector_env_keeps_nested_spaces_and_final_observations():
             assert infos["count"].tolist() == [(step - 1) % 3 + 1] * 3
             assert ("final_obs" in infos) == bool(truncations.all())
             assert infos.get("_final_obs", truncations).tolist() == truncations.tolist()
+            assert ("final_info" in infos) == bool(truncations.all())
         assert infos["final_obs"][1]["key"] == action["turn"][1]
+        assert infos["final_info"]["count"].tolist() == [3, 3, 3]
         assert observations["key"].tolist() == [0, 0, 0]
         with pytest.raises(ValueError, match="seed must be one int"):
             env.reset(seed=[1, 2, 3])

@@ -226,3 +226,44 @@ def test_seed_serves_the_next_reset_that_is_given_none(envs):
         vector.reset(seed=7)
 
         assert (vector.reset(seed=42)[0] == seeded).all()
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (None, "step must return .*; got None"),
+        ((1, 2, 3), "step must return .*; got 3 values"),
+        (
+            lambda env: (env.observations + 1, env.rewards, env.terminals, env.truncations, []),
+            "self.observations in pla",
+        ),
+        (lambda env: (env.observations, [7], env.terminals, env.truncations, []), "self.rewards in place"),
+        (lambda env: (env.observations, [0], [False], None, 7), "infos must be a list of dicts"),
+        (lambda env: (env.observations, [0], [False], None, ["end"]), "each info must be a dict; got 'end'"),
+        (lambda env: (env.observations, [0], [False], None, [{"agent_index": 1}]), "from 0 to 0; got 1"),
+    ],
+)
+def test_what_a_step_returns_is_checked(envs, result, text):
+    class Odd(envs.Counter):
+        def step(self, actions):
+            super().step(actions)
+            self.rewards[:] = 0
+            return result(self) if callable(result) else result
+
+    with puffer_vector.make(lambda buf=None: Odd(buf=buf), 2) as vector:
+        vector.reset(seed=0)
+        with pytest.raises(puffer_vector.WorkerError, match=text):
+            vector.step(np.zeros(2, int))
+
+
+def test_copies_of_what_is_in_the_rows_are_fine(envs):
+    class Copying(envs.Counter):
+        def step(self, actions):
+            observations, rewards, *flags, infos = super().step(actions)
+            self.observations[:, 2] = np.nan
+            return observations.copy(), rewards.astype(np.float64), *(flag.tolist() for flag in flags), infos
+
+    with puffer_vector.make(lambda buf=None: Copying(buf=buf), 2) as vector:
+        vector.reset(seed=0)
+        for _ in range(5):
+            assert vector.step(np.ones(2, int))[1].tolist() == [1, 1]

@@ -28,7 +28,7 @@ def as_gymnasium(vector: VectorEnv, copy: bool = True) -> GymnasiumVectorEnv:
     """Return a vector env as a `gymnasium.vector.VectorEnv` whose autoreset mode is SAME_STEP.
 
     Each agent is one of its envs. Observations and actions have the original spaces, nested ones too. When an episode
-    ends, `infos["final_obs"]` holds its last observation, if the envs have them.
+    ends, `infos["final_obs"]` holds its last observation, if the envs have them, and `infos["final_info"]` its infos.
 
     Args:
         vector: A synchronous vector env; it is closed with the result.
@@ -186,6 +186,9 @@ class _GymnasiumVector(GymnasiumVectorEnv):
         observations, rewards, terminations, truncations, raw = result
         infos = self._infos(raw)
         ended = terminations | truncations
+        if raw and ended.any():
+            infos["final_info"] = self._infos([info for info in raw if ended[info["agent_index"]]])
+            infos["_final_info"] = ended
         if self.vector.has_final_observations and ended.any():
             finals = np.full(self.num_envs, None, object)
             for index in np.flatnonzero(ended).tolist():

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from puffer_vector.arguments import checked_integer
 from puffer_vector.base import VectorEnv
 from puffer_vector.cpus import available_cpus
 from puffer_vector.make import make
@@ -91,7 +92,13 @@ def measure(
         batch_sizes: Batch sizes to try; by default all worlds and half of them.
         seconds: Time for each setting, in seconds, beside its start.
         **kwargs: Other arguments of `make`.
+
+    Raises:
+        TypeError, ValueError: A size is no positive integer.
     """
+    num_envs = checked_integer("num_envs", num_envs, 1)
+    num_workers = None if num_workers is None else [checked_integer("num_workers", n, 1) for n in num_workers]
+    batch_sizes = None if batch_sizes is None else [checked_integer("batch_sizes", n, 1) for n in batch_sizes]
     trials = []
     for settings in _settings(num_envs, backends, num_workers, batch_sizes):
         try:

@@ -44,7 +44,8 @@ class WorkerError(PufferError, RuntimeError):
         world = "" if self.world is None else f", world {self.world}"
         text = f"worker {self.worker_index}{world} (seed {self.seed}, step {self.step}): {self.reason}"
         if self.flight_record:
-            text += f" Its last actions are in {self.flight_record}; puffer_vector.replay repeats them."
+            where = f"Its last actions are in {self.flight_record}; puffer_vector.replay repeats them."
+            text = f"{text.rstrip('.')}. {where}"
         if self.remote_traceback:
             text += f"\n\nTraceback in the worker:\n{self.remote_traceback.rstrip()}"
         return text

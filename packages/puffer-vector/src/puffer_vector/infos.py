@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,30 @@ def indexed_infos(infos: Any, num_rows: int, first_row: int) -> list[dict[str, A
     An info may name its row within the object as `agent_index`. Otherwise a sequence of num_rows infos has one per
     row, and any other info is about the whole object and gets its first row. Values are copied, since an env may go on
     writing into them.
+
+    Raises:
+        TypeError: They are no dicts.
+        ValueError: A row is not in the object.
     """
     if isinstance(infos, Mapping):
         infos = (infos,)
+    if not isinstance(infos, Sequence):
+        raise TypeError(f"infos must be a list of dicts, or one dict; got {infos!r}. Return [] where there are none.")
     by_row = len(infos) == num_rows
     indexed = []
     for position, info in enumerate(infos):
         if not info:
             continue
+        if not isinstance(info, Mapping):
+            raise TypeError(f"each info must be a dict; got {info!r} in {infos!r}. Return a list of dicts.")
         copied = {name: _copied(value) for name, value in info.items()}
-        copied["agent_index"] = first_row + int(copied.get("agent_index", position if by_row else 0))
+        row = int(copied.get("agent_index", position if by_row else 0))
+        if not 0 <= row < num_rows:
+            raise ValueError(
+                f"agent_index of an info must be a row of its env, from 0 to {num_rows - 1}; got {row}. Count rows "
+                "within the env."
+            )
+        copied["agent_index"] = first_row + row
         indexed.append(copied)
     return indexed
 

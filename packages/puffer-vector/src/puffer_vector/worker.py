@@ -18,9 +18,14 @@ from puffer_vector.errors import PASSED_ON, WorkerError
 from puffer_vector.infos import indexed_infos
 from puffer_vector.records import local_to_global, no_records
 from puffer_vector.reports import EnvReport
+from puffer_vector.results import check_result
 
 MAX_RESTARTS_IN_A_ROW = 3
 """An env that fails so often without one whole step between is given up."""
+
+
+NUM_CHECKED_STEPS = 3
+"""Steps after a seeded reset of which what they return is compared with what is in the rows."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +217,10 @@ class Worker:
         for index, (step, actions) in enumerate(self._steps):
             progress[0] = index
             try:
-                raw = step(actions)[4]
+                result = step(actions)
+                if self.num_steps <= NUM_CHECKED_STEPS:
+                    check_result(result, self._rows[index])
+                raw = result[4]
                 if raw:
                     infos += indexed_infos(raw, self._bound.agents[index], self._first_row(index))
             except Exception as error:
