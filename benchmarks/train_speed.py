@@ -27,13 +27,14 @@ from typing import Any
 
 import torch
 
+import puffer_ocean
 import puffer_policies
 import puffer_vector
 from puffer_train import PuffeRL
 
 ENV, INPUTS, HIDDEN, OUTPUTS = "ocean-breakout", 118, 128, 4
 GEMM_SHAPES = ((4096, 128, 128), (8192, 256, 1024), (4096, 512, 512))
-STEPS_PER_REPEAT = 500_000
+STEPS_PER_REPEAT = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,11 +103,12 @@ class StageClock:
 
 def make_trainer(case: Case, clock: StageClock | None = None) -> PuffeRL:
     """Make the trainer of a case; a clock gets the stages."""
+    if clock is not None:
+        clock.wrap(puffer_ocean.OceanEnv, "step", "env")
     vec = puffer_vector.make(ENV, num_envs=case.num_agents, seed=1)
     torch.manual_seed(1)
     policy = puffer_policies.default_policy(vec, HIDDEN, case.rnn, num_layers=1)
     if clock is not None:
-        clock.wrap(vec.driver_env, "step", "env")
         for name in ("recv", "send", "episodes"):
             clock.wrap(vec, name, "vector")
         for name in ("forward_eval", "forward_sequence"):
@@ -129,27 +131,29 @@ def make_trainer(case: Case, clock: StageClock | None = None) -> PuffeRL:
     )
 
 
-def steps_per_second(trainer: PuffeRL, repeats: int) -> list[float]:
+def train_for(trainer: PuffeRL, num_steps: int, clock: StageClock) -> float:
+    """Train for at least some steps and return the steps per second."""
+    steps, start = 0, time.perf_counter()
+    while steps < num_steps:
+        steps += int(clock.run("rollout", trainer.evaluate)["agent_steps"])
+        clock.run("update", trainer.train)
+    return steps / (time.perf_counter() - start)
+
+
+def steps_per_second(case: Case, repeats: int) -> list[float]:
     """Return the rate of each repeat, after one batch to warm up."""
-    rates = []
-    for repeat in range(repeats + 1):
-        steps, start = 0, time.perf_counter()
-        while steps < (STEPS_PER_REPEAT if repeat else 1):
-            steps += int(trainer.evaluate()["agent_steps"])
-            trainer.train()
-        rates.append(steps / (time.perf_counter() - start))
-    return rates[1:]
+    with make_trainer(case) as trainer:
+        train_for(trainer, 1, StageClock())
+        return [train_for(trainer, STEPS_PER_REPEAT, StageClock()) for _ in range(repeats)]
 
 
-def stage_shares(case: Case, num_updates: int = 5) -> dict[str, float]:
-    """Return the share of each stage in the time of some updates."""
+def stage_shares(case: Case) -> dict[str, float]:
+    """Return the share of each stage in the time of one repeat."""
     clock = StageClock()
     with make_trainer(case, clock) as trainer:
-        for index in range(num_updates + 1):
-            if index == 1:
-                clock.seconds.clear()
-            clock.run("rollout", trainer.evaluate)
-            clock.run("update", trainer.train)
+        train_for(trainer, 1, clock)
+        clock.seconds.clear()
+        train_for(trainer, STEPS_PER_REPEAT, clock)
     total = sum(clock.seconds.values())
     return {stage: seconds / total for stage, seconds in clock.seconds.items()}
 
@@ -184,8 +188,7 @@ def median_seconds(function: Callable[[], object], repeats: int = 50) -> float:
 def measure(case: Case, repeats: int) -> dict[str, Any]:
     """Measure one case in this process."""
     load = os.getloadavg()[0]
-    with make_trainer(case) as trainer:
-        rates = steps_per_second(trainer, repeats)
+    rates = steps_per_second(case, repeats)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"rates": rates, "peak_mb": peak_mb, "load": load, "shares": stage_shares(case)}
 
