@@ -33,25 +33,7 @@ class IndependentPolicies(nn.Module):
 
     def __init__(self, policies: Sequence[nn.Module]) -> None:
         super().__init__()
-        if not policies:
-            raise ValueError("policies must hold at least one policy; got none. Pass one for each agent of a world.")
-        for policy in policies:
-            if not isinstance(policy, TrainablePolicy):
-                raise TypeError(
-                    f"policies must have the face of a trainer; got {type(policy).__name__}. Pass what default_policy "
-                    "or adapt_policy returns."
-                )
-        forms = [_form(cast(TrainablePolicy, policy)) for policy in policies]
-        if len(set(forms)) > 1:
-            raise ValueError(
-                f"policies must be equal in head and state; got {' and '.join(dict.fromkeys(forms))}. "
-                "Build them for one pair of spaces, with one memory."
-            )
-        if len(policies) > 1 and any(True for _ in cast(TrainablePolicy, policies[0]).action_head.parameters()):
-            raise ValueError(
-                f"action heads of independent policies must have no weights of their own, since all agents share the "
-                f"first; got {forms[0]}. Use autoregressive=False."
-            )
+        _check_alike(policies)
         self.policies = nn.ModuleList(policies)
         self.is_recurrent = bool(cast(TrainablePolicy, policies[0]).is_recurrent)
 
@@ -133,6 +115,28 @@ class IndependentPolicies(nn.Module):
 
     def _policy(self, index: int) -> TrainablePolicy:
         return cast(TrainablePolicy, self.policies[index])
+
+
+def _check_alike(policies: Sequence[nn.Module]) -> None:
+    if not policies:
+        raise ValueError("policies must hold at least one policy; got none. Pass one for each agent of a world.")
+    for policy in policies:
+        if not isinstance(policy, TrainablePolicy):
+            raise TypeError(
+                f"policies must have the face of a trainer; got {type(policy).__name__}. Pass what default_policy or "
+                "adapt_policy returns."
+            )
+    forms = list(dict.fromkeys(_form(cast(TrainablePolicy, policy)) for policy in policies))
+    if len(forms) > 1:
+        raise ValueError(
+            f"policies must be equal in head and state; got {' and '.join(forms)}. "
+            "Build them for one pair of spaces, with one memory."
+        )
+    if len(policies) > 1 and list(cast(TrainablePolicy, policies[0]).action_head.parameters()):
+        raise ValueError(
+            "action heads of independent policies must have no weights of their own, since all agents share the first; "
+            f"got {forms[0]}. Use autoregressive=False."
+        )
 
 
 def _form(policy: TrainablePolicy) -> str:
