@@ -26,6 +26,7 @@ from gymnasium import spaces
 
 import puffer_vector
 from puffer_spaces import Episodes, PufferEnv, world_seed
+from puffer_vector import recent
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -309,6 +310,12 @@ def fork_server():
     process = context.Process(target=int)
     process.start()
     process.join()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def flight_folder(tmp_path_factory):
+    """Have the flight records that nobody asked for among the other files of the tests."""
+    recent.FOLDER = str(tmp_path_factory.mktemp("flights"))
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,9 @@ import os
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
+import puffer_spaces
 import puffer_vector
 from puffer_spaces import EnvSpec, episode_dtype
 from puffer_vector import cpus
@@ -267,3 +269,48 @@ def test_copies_of_what_is_in_the_rows_are_fine(envs):
         vector.reset(seed=0)
         for _ in range(5):
             assert vector.step(np.ones(2, int))[1].tolist() == [1, 1]
+
+
+def test_creators_may_come_from_a_generator_and_vector_envs_stay_where_they_are(envs):
+    import copy
+    import pickle
+
+    with puffer_vector.make(envs.Counter for _ in range(3)) as vector:
+        assert vector.num_envs == 3
+        for carry in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="neither copied nor pickled"):
+                carry(vector)
+    with pytest.raises(ValueError, match="env must be a creator, or a list of at least one"):
+        puffer_vector.make([])
+
+
+@pytest.mark.parametrize("backend", ["serial", "threads", "processes"])
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-1, 1, (2,), np.float64),
+        spaces.Box(-1, 1, (), np.float32),
+        spaces.MultiDiscrete([2, 3]),
+        spaces.Discrete(4),
+    ],
+)
+def test_observations_of_no_dimension_and_actions_of_each_kind(backend, space):
+    class Plain(puffer_spaces.PufferEnv):
+        def __init__(self, buf=None):
+            self.single_observation_space = spaces.Box(-9, 9, (), np.float64)
+            self.single_action_space = space
+            self.num_agents = 1
+            super().__init__(buf)
+
+        def reset(self, seed=None):
+            return self.observations, []
+
+        def step(self, actions):
+            self.observations[:] = np.sum(actions, dtype=np.float64)
+            return self.observations, self.rewards, self.terminals, self.truncations, []
+
+    with puffer_vector.make(Plain, 2, backend, None if backend == "serial" else 2) as vector:
+        vector.reset(seed=0)
+        vector.action_space.seed(0)
+        actions = vector.action_space.sample()
+        assert vector.step(actions)[0] == pytest.approx(actions.reshape(2, -1).sum(1, dtype=np.float64))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from puffer_spaces import PufferEnv
@@ -76,9 +76,9 @@ def make(
     """Make a vector env.
 
     Args:
-        env: Registered id, EnvSpec, env class, function that returns an env, or a list of them. A creator whose
-            signature names `num_envs` is called once per worker with its share of the worlds; any other is called once
-            per world. Who passes `num_envs` in `env_kwargs` gets num_envs objects of so many worlds.
+        env: Registered id, EnvSpec, env class, function that returns an env, or a list or generator of them. A creator
+            whose signature names `num_envs` is called once per worker with its share of the worlds; any other is called
+            once per world. Who passes `num_envs` in `env_kwargs` gets num_envs objects of so many worlds.
         num_envs: Worlds (or objects, as above). By default 1, or one per creator of a list.
         backend: "serial" (the calling thread), "threads" (native envs in a pool without the interpreter's lock, others
             in Python threads), "processes", or "ray". Also the names of PufferLib: Serial, Multiprocessing, PufferEnv.
@@ -116,6 +116,10 @@ def make(
     """
     del overwork
     open_backend, name = _backend(backend)
+    if isinstance(env, Iterator):
+        env = list(env)
+    if isinstance(env, list | tuple) and not env:
+        raise ValueError("env must be a creator, or a list of at least one; got an empty one.")
     if num_envs is None:
         num_envs = len(env) if isinstance(env, list | tuple) else 1
     if order is None:

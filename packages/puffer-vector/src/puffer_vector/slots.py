@@ -216,6 +216,12 @@ class SlotVector(VectorEnv, ABC):
         seed = None if self._phase is Phase.FRESH else world_seed(self._seed, world)
         return WorkerError(reason, slot, world, seed, self._num_steps[slot])
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a vector env must stay where it was made, since it has workers; it can be neither copied nor pickled. "
+            "Make another one, or pass a function that makes it."
+        )
+
     @property
     def is_closed(self) -> bool:  # noqa: D102
         return self._is_closed
