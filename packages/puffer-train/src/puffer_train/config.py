@@ -242,10 +242,20 @@ class PolicyConfig:
     """Nonlinearity of a multi-layer perceptron."""
     layer_norm: bool = False
     """Normalise the layers of a multi-layer perceptron."""
-    rnn: Literal["none", "lstm", "gru", "mingru"] = "none"
+    residual: bool = False
+    """Make the layers of a multi-layer perceptron after the first residual blocks."""
+    cnn: Literal["nature", "impala"] = "nature"
+    """Network of images."""
+    rnn: Literal["none", "lstm", "gru", "mingru", "attention"] = "none"
     """Memory behind the encoder."""
     action_distribution: Literal["normal", "tanh_normal", "beta"] = "normal"
     """Distribution of continuous actions."""
+    state_dependent_std: bool = False
+    """Compute deviations of continuous actions from observations instead of learning them as constants."""
+    autoregressive: bool = False
+    """Let each element of a MultiDiscrete action depend on those before it."""
+    independent: bool = False
+    """Give each agent of a world a network of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,27 @@
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from puffer_policies import MEMORIES, ActionHead, LSTMWrapper, RecurrentPolicy, default_policy, make_action_head
+from puffer_policies import (
+    MEMORIES,
+    MLP,
+    ActionHead,
+    BetaHead,
+    ImpalaCNN,
+    IndependentPolicies,
+    LSTMWrapper,
+    NatureCNN,
+    NormalHead,
+    RecurrentPolicy,
+    ResidualMLP,
+    TanhNormalHead,
+    adapt_policy,
+    default_policy,
+    make_action_head,
+)
 from puffer_spaces import EnvSpec, load_object
 from puffer_train.checkpoint import load_policy_state
 from puffer_train.config import PolicyConfig, TrainConfig
@@ -14,6 +30,19 @@ from puffer_train.environments import look_in_working_directory
 from puffer_train.errors import UsageError
 from puffer_train.generator import PrivateGenerator
 from puffer_train.normalization import ObservationNormalizer, float_leaves
+
+_VECTOR = ((MLP, ResidualMLP), "a vector among the observations")
+_CONTINUOUS = ((NormalHead, TanhNormalHead, BetaHead), "continuous actions")
+_NEEDED_PARTS: dict[str, tuple[Any, str]] = {
+    "num_layers": _VECTOR,
+    "activation": _VECTOR,
+    "layer_norm": _VECTOR,
+    "residual": _VECTOR,
+    "cnn": ((NatureCNN, ImpalaCNN), "an image among the observations"),
+    "action_distribution": _CONTINUOUS,
+    "state_dependent_std": _CONTINUOUS,
+}
+"""What a policy must have for an option to mean something, and how that is said."""
 
 
 def make_policy(spec: EnvSpec, vec: Any, settings: Mapping[str, Any], seed: int) -> torch.nn.Module:
@@ -29,12 +58,45 @@ def make_policy(spec: EnvSpec, vec: Any, settings: Mapping[str, Any], seed: int)
         UsageError: If the class cannot be imported or does not take a setting.
     """
     options = dict(settings)
-    class_name = options.pop("name", None) or spec.policy
+    is_independent = options.pop("independent", False)
+    agents = vec.num_agents // vec.num_envs
+    if is_independent and agents < 2:
+        raise UsageError(f"--policy.independent needs several agents in a world; {spec.id} has {agents}. Leave it out.")
     with PrivateGenerator(seed, torch.device("cpu")).use():
-        if class_name is None:
-            memory = options.pop("rnn", "none")
-            return default_policy(vec, recurrent=None if memory == "none" else memory, **options)
+        policies = [_make_one(spec, vec, dict(options)) for _ in range(agents if is_independent else 1)]
+        if not is_independent:
+            return policies[0]
+        spaces = (vec.single_observation_space, vec.single_action_space, vec.observation_layout, vec.action_layout)
+        return IndependentPolicies([cast(torch.nn.Module, adapt_policy(policy, *spaces)) for policy in policies])
+
+
+def _make_one(spec: EnvSpec, vec: Any, options: dict[str, Any]) -> torch.nn.Module:
+    class_name = options.pop("name", None) or spec.policy
+    if class_name is not None:
         return _make_named_policy(class_name, vec, options)
+    _check_options(spec, options)
+    memory = options.pop("rnn", "none")
+    policy = default_policy(vec, recurrent=None if memory == "none" else memory, **options)
+    for name, value in options.items():
+        needed, what = _NEEDED_PARTS.get(name, (torch.nn.Module, ""))
+        if value != getattr(PolicyConfig, name) and not any(isinstance(part, needed) for part in policy.modules()):
+            raise UsageError(f"{_flag(name)} needs {what}; {spec.id} has none. Leave it out.")
+    return policy
+
+
+def _check_options(spec: EnvSpec, options: Mapping[str, Any]) -> None:
+    """Refuse options of which one would make the other do nothing."""
+    if options.get("residual") and options.get("num_layers", PolicyConfig.num_layers) < 2:
+        raise UsageError("--policy.residual needs --policy.num-layers of at least 2; got 1.")
+    if options.get("state_dependent_std") and options.get("action_distribution") == "beta":
+        raise UsageError(
+            f"--policy.state-dependent-std needs a normal or tanh_normal distribution; {spec.id} is given beta, "
+            "whose parameters all depend on observations. Leave it out."
+        )
+
+
+def _flag(name: str) -> str:
+    return f"--policy.{name.replace('_', '-')}"
 
 
 def load_player(
@@ -75,7 +137,7 @@ def _make_named_policy(class_name: str, vec: Any, options: dict[str, Any]) -> to
     taken = inspect.signature(policy_class).parameters
     for name in options:
         if name not in taken:
-            raise UsageError(f"--policy.{name.replace('_', '-')} must be an option of {class_name}, which takes none.")
+            raise UsageError(f"{_flag(name)} must be an option of {class_name}, which takes none.")
     policy: torch.nn.Module = policy_class(vec, **options)
     if memory == "none":
         return policy
