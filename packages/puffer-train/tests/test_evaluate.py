@@ -53,7 +53,7 @@ def test_short_episodes_are_not_counted_more_often(walk_spec):
 
 
 @pytest.mark.parametrize(("num_episodes", "num_envs"), [(1, 1), (5, 2), (3, 8), (8, 8)])
-def test_exactly_so_many_episodes_are_counted(walk_spec, num_episodes, num_envs):
+def test_b24_exactly_so_many_episodes_are_counted(walk_spec, num_episodes, num_envs):
     evaluation = evaluate_policy(Policy(), walk_spec, num_episodes=num_episodes, num_envs=num_envs)
 
     assert evaluation.num_episodes == num_episodes

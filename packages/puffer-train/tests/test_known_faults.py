@@ -1,0 +1,160 @@
+"""The faults of PufferLib 3.0 that a trainer meets outside of its own arithmetic.
+
+Each known fault has tests that begin with its name: B1 to B18 in the files of what they concern, most others here. B23,
+the asynchronous half of its Ray backend, has no counterpart in this package: puffer-vector runs one set of tests on
+every backend.
+"""
+
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import puffer_policies
+import puffer_vector
+from puffer_spaces import Layout, PufferEnv
+from puffer_train import cli
+
+ALL_BUT_RAY = [*range(1, 23), 24]
+
+
+def test_every_known_fault_has_a_test_of_its_name():
+    text = " ".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    marks = " ".join(re.findall(r"def test_((?:[br]\d+_)+)", text))
+
+    assert sorted({int(number) for number in re.findall(r"b(\d+)_", marks)}) == ALL_BUT_RAY
+
+
+def test_b8_a_worker_that_dies_ends_the_rollout_with_an_error(make_trainer, cells):
+    class Dying(cells):
+        def step(self, actions):
+            import os
+
+            if self.first_world == 4 and self.left[0] % 2 == 0:
+                os._exit(3)
+            return super().step(actions)
+
+    options = {"backend": "processes", "num_workers": 2}
+    with (
+        make_trainer(env=Dying, vec_options=options) as trainer,
+        pytest.raises(puffer_vector.WorkerError, match="worker 1"),
+    ):
+        trainer.updates(10)
+
+
+@pytest.mark.parametrize("command", ["train", "eval", "envs"])
+def test_b19_every_command_explains_itself(command, capsys):
+    assert cli.main([command, "--help"]) == 0
+    assert f"usage: puffer {command}" in capsys.readouterr().out
+
+
+def test_b20_importing_leaves_no_trace(tmp_path):
+    program = """
+import os, signal, threading, warnings
+import gymnasium, numpy, sympy, torch  # what these do is theirs
+filters, handlers = list(warnings.filters), [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+state = torch.get_rng_state()
+import puffer_train, puffer_train.trainer
+assert warnings.filters == filters
+assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == handlers
+assert threading.active_count() == 1
+assert torch.equal(torch.get_rng_state(), state)
+assert os.listdir(".") == []
+"""
+    tmp_path.chmod(0o555)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+class Sampled(PufferEnv):
+    """Observations by chance, of any space."""
+
+    rebinds_buffers = True
+    has_final_observations = True
+
+    def __init__(self, space, action_space, num_envs=4, buf=None):
+        self.observation_layout, self.action_layout = Layout(space), Layout(action_space)
+        self.original_observation_space, self.original_action_space = space, action_space
+        self.single_observation_space = self.observation_layout.row_space
+        self.single_action_space = self.action_layout.row_space
+        self.num_envs = self.num_agents = num_envs
+        self.space = space
+        super().__init__(buf)
+
+    def reset(self, seed=None, first_world=0, options=None):
+        self.space.seed(0 if seed is None else seed)
+        self._show()
+        return self.observations, []
+
+    def step(self, actions):
+        self.rewards[:] = 1.0
+        self._show()
+        return self.observations, self.rewards, self.terminals, self.truncations, []
+
+    def _show(self):
+        for row in self.observations:
+            self.observation_layout.flatten_into(self.space.sample(), row)
+
+
+IMAGE = spaces.Box(0, 255, (3, 64, 64), np.uint8)
+NESTED = spaces.Dict(
+    place=spaces.Box(-1, 1, (3,), np.float32),
+    inner=spaces.Dict(
+        level=spaces.Discrete(4), pair=spaces.Tuple([spaces.Discrete(2), spaces.Box(-1, 1, (), np.float64)])
+    ),
+)
+WIDTHS = dict.fromkeys(("input_size", "hidden_size", "output_size"), 32)
+STOCK = {
+    "images": (IMAGE, lambda vec: puffer_policies.Convolutional(vec, framestack=3, **WIDTHS)),
+    "procgen": (IMAGE, lambda vec: puffer_policies.ProcgenResnet(vec)),
+    "nested": (NESTED, lambda _vec: None),
+    "plain": (spaces.Box(-1, 1, (5,), np.float32), lambda vec: puffer_policies.Default(vec, hidden_size=16)),
+}
+ACTIONS = {
+    "discrete": spaces.Discrete(3),
+    "multi": spaces.MultiDiscrete([2, 3]),
+    "continuous": spaces.Box(-1, 1, (2,), np.float32),
+}
+
+
+@pytest.mark.parametrize("action_space", ACTIONS.values(), ids=ACTIONS)
+@pytest.mark.parametrize(("space", "policy"), STOCK.values(), ids=STOCK)
+def test_b21_stock_policies_train_alone_on_all_kinds_of_spaces(make_trainer, space, policy, action_space):
+    options = {"num_envs": 4, "env_kwargs": {"space": space, "action_space": action_space}}
+    with make_trainer(env=Sampled, policy=policy, vec_options=options, horizon=2, minibatch_size=8) as trainer:
+        before = trainer.weights()
+        losses = trainer.updates(1)
+
+        assert losses["importance"] == pytest.approx(1.0, abs=1e-5)
+        assert not torch.equal(trainer.weights(), before)
+
+
+def test_b22_a_straggler_does_not_hold_up_the_others(make_trainer, cells):
+    others_are_ahead = threading.Event()
+
+    class Straggling(cells):
+        num_steps = 0
+
+        def step(self, actions):
+            if self.first_world == 0 and self.num_steps == 1:
+                assert others_are_ahead.wait(60)
+            if self.first_world == 6 and self.num_steps == 12:  # half a rollout after the straggler's step
+                others_are_ahead.set()
+            self.num_steps += 1
+            return super().step(actions)
+
+    options = {"backend": "threads", "num_workers": 4, "batch_size": 2, "order": "first_come"}
+    with make_trainer(env=Straggling, vec_options=options) as trainer:
+        stats = trainer.evaluate()
+
+        assert stats["agent_steps"] == 64
+        assert others_are_ahead.is_set()
