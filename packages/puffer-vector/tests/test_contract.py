@@ -247,6 +247,14 @@ def test_a_reset_without_a_seed_goes_on_with_the_sequence(make, envs):
     assert not np.array_equal(first, second)
 
 
+def test_copies_without_a_seed_go_ways_of_their_own(make, envs):
+    with make(lambda buf=None: envs.Walk(buf=buf), 4) as vector:
+        starts = vector.reset()[0][:, 0].copy()
+        vector.step(np.ones((4, 2), int))
+
+    assert len(set(starts.tolist())) == 4
+
+
 def test_the_seed_of_make_is_that_of_the_first_reset(make, envs):
     with make(envs.Walk, 2, seed=4) as vector:
         first = vector.reset()[0].copy()
