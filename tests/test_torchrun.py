@@ -170,7 +170,7 @@ def test_a_killed_process_ends_the_run_with_a_sentence_and_a_checkpoint(torchrun
     assert alive == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_to_the_launcher_leaves_a_checkpoint_of_all(number: int, torchrun: Callable, tmp_path: Path) -> None:
     launcher = torchrun(PUFFER, *LONG)
     processes = wait_for_metrics(tmp_path, launcher)

@@ -19,7 +19,7 @@ import torch.distributed
 
 from puffer_train.config import ConfigError, TrainConfig
 from puffer_train.errors import RunError
-from puffer_train.launch import Launch, share_of_worlds
+from puffer_train.launch import Launch, end_with_launcher, share_of_worlds
 
 _LOCAL_SETTINGS = ("device", "cpu_threads")
 
@@ -53,7 +53,7 @@ class Ranks:
     def join(cls, timeout_s: float = 300.0) -> Ranks:
         """Return `current`, after making the process group where torchrun started this process and there is none yet.
 
-        The group lasts until the process ends.
+        The group lasts until the process ends, and the process ends when the launcher is killed.
 
         Args:
             timeout_s: Seconds that a process waits for the others, here and later.
@@ -67,6 +67,7 @@ class Ranks:
         with _lost_processes():
             torch.distributed.init_process_group(_backend(launch), timeout=datetime.timedelta(seconds=timeout_s))
         atexit.register(_leave)
+        end_with_launcher()
         return cls.current()
 
     @property

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from puffer_train.validation import ConfigError
 
+_PR_SET_PDEATHSIG = 1
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -41,6 +45,12 @@ class Launch:
     def is_alone(self) -> bool:
         """Whether there is no other process."""
         return self.world_size == 1
+
+
+def end_with_launcher() -> None:
+    """Have the system send SIGTERM to this process when its launcher is killed, where it can (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def share_of_worlds(rank: int, world_size: int, num_envs: int) -> dict[str, int]:
