@@ -23,7 +23,8 @@ ROW = {
     "environment/bricks": 3.0,
     "losses/policy_loss": 0.01,
     "losses/importance": 1.0,
-    "performance/rollout": 3.0,
+    "SPS/rollout": 250_000.0,
+    "performance/env": 3.0,
     "performance/train": 1.0,
 }
 
@@ -88,7 +89,8 @@ def test_the_table_shows_everything_of_an_interval():
         "bricks",
         "policy_loss",
         "rollout",
-        "75%",
+        "250k",
+        "75 % of the time in the environments, 25 % in the update.",
     ):
         assert word in text
     assert "runs/x" in text

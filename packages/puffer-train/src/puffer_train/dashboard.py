@@ -13,6 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from puffer_train.timing import where_time_goes
+
 _PLAIN_LINES_PER_REFRESH = 0.1
 _PLAIN_METRICS = ("score", "episode_return", "episode_length")
 _PLAIN_LOSSES = ("policy_loss", "value_loss", "entropy")
@@ -204,16 +206,16 @@ def dashboard_picture(
     ordered = [name for name in _FIRST_METRICS if name in metrics]
     ordered += sorted(name for name in metrics if name not in _FIRST_METRICS)
     losses = {name: value for name, value in _with_prefix(row, "losses/").items() if name not in _HIDDEN_LOSSES}
-    stages = _with_prefix(row, "performance/")
-    total_s = sum(stages.values()) or 1.0
+    speeds = _with_prefix(row, "SPS/")
     tables = [
         _table("progress", progress),
         _table("episodes", {name: short_number(metrics[name]) for name in ordered}),
         _table("losses", {name: short_number(value) for name, value in losses.items()}),
-        _table("time", {name: f"{100 * value / total_s:.0f}%" for name, value in stages.items()}),
+        _table("steps/s of parts", {name: short_number(value) for name, value in speeds.items()}),
     ]
     foot = Text(place, style="dim")
-    return Group(head, Columns([table for table in tables if table.row_count]), Text(message), foot)
+    columns = Columns([table for table in tables if table.row_count])
+    return Group(head, columns, Text(where_time_goes(row)), Text(message), foot)
 
 
 def short_number(value: float) -> str:
