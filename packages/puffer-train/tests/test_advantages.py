@@ -202,13 +202,14 @@ def test_r004_without_the_compiled_module_one_notice_and_the_same_results(monkey
     tensors = [torch.tensor(rng.normal(size=(8, size)), dtype=torch.float32) for size in (16, 17, 16)]
     flags = [torch.from_numpy(rng.random((8, 16)) < p) for p in (0.1, 0.1, 0.9)]
     ratios = torch.tensor(rng.random((8, 16)) * 2, dtype=torch.float32)
-    compiled = [estimate_advantages(*tensors, *flags, gamma=0.9, gae_lambda=0.9, ratios=r) for r in (None, ratios)]
+    numbers = {"gamma": 0.9, "gae_lambda": 0.8, "rho_clip": 1.2, "trace_clip": 0.7}
+    compiled = [estimate_advantages(*tensors, *flags, **numbers, ratios=r) for r in (None, ratios)]
     monkeypatch.setitem(sys.modules, "puffer_train._kernels", None)
     native.kernels.cache_clear()
 
     try:
         with pytest.warns(RuntimeWarning, match="compiled loops") as notices:
-            plain = [estimate_advantages(*tensors, *flags, gamma=0.9, gae_lambda=0.9, ratios=r) for r in (None, ratios)]
+            plain = [estimate_advantages(*tensors, *flags, **numbers, ratios=r) for r in (None, ratios)]
     finally:
         native.kernels.cache_clear()
 

@@ -1,5 +1,10 @@
 """Whole rollouts and updates where values, advantages and gradients are known in closed form."""
 
+import copy
+import dataclasses
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +13,9 @@ from torch import nn
 
 from puffer_policies import adapt_policy
 from puffer_spaces import PufferEnv
+from puffer_train.distributed import Ranks
+from puffer_train.optim import make_optimizer
+from puffer_train.update import Update
 
 GAMMA = 0.9
 PLAIN = {"normalize_observations": False, "normalize_returns": False, "normalize_advantages": "none"}
@@ -210,6 +218,61 @@ def test_a_replay_ratio_uses_each_segment_as_often_as_it_says(make_chains, memor
         trainer.train()
 
         assert dict(zip(*map(torch.Tensor.tolist, uses.unique(return_counts=True)), strict=True)) == expected
+
+
+@dataclasses.dataclass(frozen=True)
+class Meeting(Ranks):
+    """Ranks that are threads of one process."""
+
+    seats: list = None
+    barrier: threading.Barrier = None
+
+    def sum_(self, tensor):
+        self.seats[self.rank] = tensor.clone()
+        self.barrier.wait(60)
+        total = sum(self.seats)
+        self.barrier.wait(60)
+        return tensor.copy_(total)
+
+
+def share_of(experience, rank):
+    """Return half of the segments."""
+    share = copy.copy(experience)
+    share.num_segments = experience.num_segments // 2
+    for name, value in vars(experience).items():
+        if isinstance(value, torch.Tensor) and not name.startswith("_"):
+            setattr(share, name, value[rank * share.num_segments : (rank + 1) * share.num_segments])
+    return share
+
+
+def test_b15_ranks_with_unequal_padding_have_the_means_of_one_process(make_chains, make_update):
+    """Each step is a mean over the valid steps of both, not a mean of their means."""
+    fields = {"learning_rate": 0.01, "minibatch_size": 24, "update_epochs": 2.0, "target_kl": 1e3, "segment_blocks": 2}
+    with make_chains(torch.zeros(6, 8), 4, rest=3, **fields) as trainer:
+        trainer.evaluate()
+        config = dataclasses.replace(trainer.config, segment_blocks=1)
+        seats, barrier, updates = [None, None], threading.Barrier(2), []
+        for rank in (0, 1):
+            share, policy = share_of(trainer.experience, rank), copy.deepcopy(trainer._learner.policy)
+            parameters = list(policy.parameters())
+            learner = dataclasses.replace(
+                trainer._learner,
+                policy=policy,
+                parameters=parameters,
+                optimizer=make_optimizer(config, parameters),
+                ranks=Meeting(rank, 2, seats, barrier),
+                forward=policy.forward_sequence,
+            )
+            updates.append(Update(learner, share, config, rewards=share.rewards, ent_coef=0.0, progress=0.0, epoch=0))
+        assert updates[0].experience.valid.sum() != updates[1].experience.valid.sum()
+        with ThreadPoolExecutor(2) as pool:
+            reports = list(pool.map(Update.run, updates))
+        expected = make_update(trainer).run()
+
+        for update, report in zip(updates, reports, strict=True):
+            torch.testing.assert_close(update.learner.parameters[0], trainer.policy.values, atol=1e-6, rtol=0)
+            assert report == pytest.approx(expected, abs=1e-5)
+        assert (trainer.policy.values != 0).any()
 
 
 class Switch(PufferEnv):
