@@ -154,6 +154,7 @@ class Textbook:
     ) -> None:
         targets = advantages + values
         size = len(values) // NUM_MINIBATCHES
+        self.clip_fractions: list[float] = []
         for _ in range(NUM_EPOCHS):
             order = self.rng.permutation(len(values))
             for start in range(0, len(values), size):
@@ -163,6 +164,9 @@ class Textbook:
                 ratio = (distribution.log_prob(actions[rows]) - log_probs[rows]).exp()
                 advantage = advantages[rows]
                 advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+                with torch.no_grad():  # CleanRL's script reports both, and so does PuffeRL
+                    self.kl = ((ratio - 1.0) - ratio.log()).mean().item()
+                    self.clip_fractions.append(((ratio - 1.0).abs() > 0.2).float().mean().item())
                 policy_loss = torch.max(-advantage * ratio, -advantage * ratio.clamp(0.8, 1.2)).mean()
                 change = (value.flatten() - values[rows]).clamp(-0.2, 0.2)
                 errors = (value.flatten() - targets[rows]) ** 2, (values[rows] + change - targets[rows]) ** 2
@@ -182,8 +186,8 @@ def rate(updates: Updates, seconds: float) -> float:
     return (steps - first) / took
 
 
-def speed(rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Return the rates of each contender, measured in turns."""
+def speed(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Measure the rates of all contenders in turns, print and return them."""
     contenders: dict[str, Callable[[], Updates]] = {
         "PuffeRL": puffer,
         "PuffeRL, one network for both": lambda: puffer(shared=True),
@@ -194,11 +198,16 @@ def speed(rounds: int, seconds: float) -> dict[str, list[float]]:
         contenders["SB3, same settings"] = sb3
         contenders["SB3, 10 epochs, minibatches of 64"] = lambda: sb3(num_epochs=10, batch_size=64)
     running = {name: start() for name, start in contenders.items()}
-    rates: dict[str, list[float]] = {name: [] for name in running}
-    for _ in range(rounds):
+    rates: dict[str, list[int]] = {name: [] for name in running}
+    for _ in range(arguments.rounds):
         for name, updates in running.items():
-            rates[name].append(rate(updates, seconds))
-    return rates
+            rates[name].append(round(rate(updates, arguments.seconds)))
+    reference = statistics.median(rates["PuffeRL"])
+    for name, values in rates.items():
+        median = statistics.median(values)
+        spread = f"({min(values):,}..{max(values):,})"
+        print(f"{name:36s} {median:9,.0f} steps/s {spread:20s} PuffeRL is {reference / median:5.2f} times as fast")
+    return {name: {"steps_per_second": values} for name, values in rates.items()}
 
 
 def solve_puffer(seed: int) -> tuple[float, int]:
@@ -255,15 +264,27 @@ def solve(contender: str, seed: int) -> dict[str, float]:
         command = [sys.executable, __file__, "child", "--contenders", contender, "--seeds", str(seed)]
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         seconds, steps = time.perf_counter() - start, int(output)
-    return {"seed": seed, "seconds": round(seconds, 2), "steps": steps, "load": round(os.getloadavg()[0], 1)}
+    return {"seconds": round(seconds, 2), "steps": steps, "load": round(os.getloadavg()[0], 1)}
 
 
-def save(key: str, entries: dict[str, list]) -> None:
+def solve_all(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Solve the task by all contenders with all seeds; print the times and return them by seed."""
+    entries: dict[str, dict[str, Any]] = {}
+    for name in arguments.contenders:
+        found = entries[name] = {str(seed): solve(name, seed) for seed in arguments.seeds}
+        seconds = [entry["seconds"] for entry in found.values()]
+        spread = f"{min(seconds):.1f}..{max(seconds):.1f}"
+        print(f"{name:9s} median {statistics.median(seconds):6.1f} s ({spread}) of {len(seconds)} seeds")
+    return entries
+
+
+def save(key: str, entries: dict[str, dict[str, Any]]) -> None:
     """Put what was measured into the file of results, beside what other calls measured."""
     RESULTS.parent.mkdir(exist_ok=True)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results.setdefault(key, {}).update(entries)
-    results[f"{key}_command"] = f"python benchmarks/compare_ppo.py {' '.join(sys.argv[1:])}"
+    for name, found in entries.items():
+        results.setdefault(key, {}).setdefault(name, {}).update(found)
+    results[f"{key}_command"] = f"python benchmarks/compare_ppo.py {key} --save"
     results[f"{key}_machine"] = f"{machine()}, load {os.getloadavg()[0]:.1f}"
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
@@ -282,20 +303,7 @@ def main() -> None:
         print(SOLVERS[arguments.contenders[0]](arguments.seeds[0]))
         return
     print(machine())
-    entries: dict[str, list] = {}
-    if arguments.what == "speed":
-        entries = speed(arguments.rounds, arguments.seconds)
-        reference = statistics.median(entries["PuffeRL"])
-        for name, values in entries.items():
-            median = statistics.median(values)
-            spread = f"({min(values):,.0f}..{max(values):,.0f})"
-            print(f"{name:36s} {median:9,.0f} steps/s {spread:20s} PuffeRL is {reference / median:5.2f} times as fast")
-    else:
-        for name in arguments.contenders:
-            entries[name] = [solve(name, seed) for seed in arguments.seeds]
-            seconds = [entry["seconds"] for entry in entries[name]]
-            spread = f"{min(seconds):.1f}..{max(seconds):.1f}"
-            print(f"{name:9s} median {statistics.median(seconds):6.1f} s ({spread}) of {len(seconds)} seeds")
+    entries = speed(arguments) if arguments.what == "speed" else solve_all(arguments)
     if arguments.save:
         save(arguments.what, entries)
 

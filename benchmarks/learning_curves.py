@@ -287,7 +287,13 @@ def draw() -> None:
     from matplotlib import pyplot
 
     pyplot.rcParams.update(
-        {"svg.hashsalt": "puffer", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+        {
+            "svg.hashsalt": "puffer",
+            "svg.fonttype": "none",
+            "font.size": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+        }
     )
     for name, prefix in (("gymnasium", "gym-"), ("ocean", "ocean-")):
         panels = [results for results in stored() if results["env_id"].startswith(prefix)]
