@@ -243,10 +243,6 @@ cdef class StepPool:
         """Give up a thread that is stuck in an env: threads and jobs stay for good, and so must the envs."""
         self._is_left = True
 
-    def num_slices(self, int job):
-        """Return the number of slices of job `job`."""
-        return self._job(job).num_slices
-
     def is_small(self, int job):
         """Return whether `run` leaves job `job` to the calling thread: it is one slice, or shorter than a hand-over."""
         return pool_is_small(self._pool, self._job(job))

@@ -117,9 +117,7 @@ class RowTranslator:
         """Return rows for a batch of actions of the original space."""
         if self._actions_are_rows:
             return actions
-        for index, action in enumerate(_unstacked(self.action_space, actions, len(self._actions))):
-            self._action_layout.flatten_into(action, self._actions[index])
-        return self._actions
+        return self.actions_of_rows(dict(enumerate(_unstacked(self.action_space, actions, len(self._actions)))))
 
     def actions_of_rows(self, actions: Mapping[int, Any]) -> Array:
         """Return rows for actions of the original space by row; 0 where there is none."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from puffer_spaces import Buffers, PufferEnv
 from puffer_vector.base import VectorEnv
 from puffer_vector.parallel import ParallelVector
-from puffer_vector.rows import arrays_of
+from puffer_vector.rows import results_of
 
 
 class NestedVector(PufferEnv):
@@ -63,9 +63,8 @@ class NestedVector(PufferEnv):
         return self.observations, self.rewards, self.terminals, self.truncations, infos
 
     def _copy_results(self) -> None:
-        for name, array in arrays_of(self.vector.batch_rows).items():
-            if name != "actions":
-                np.copyto(getattr(self, name), array)
+        for name, array in results_of(self.vector.batch_rows).items():
+            np.copyto(getattr(self, name), array)
 
     def episodes(self) -> npt.NDArray[np.void]:
         """Drain the records, with worlds numbered within this object."""

@@ -30,7 +30,7 @@ from puffer_vector.messages import (
 )
 from puffer_vector.parallel import ParallelVector
 from puffer_vector.reports import EnvReport
-from puffer_vector.rows import arrays_of
+from puffer_vector.rows import results_of
 from puffer_vector.settings import Settings
 from puffer_vector.worker import Binding, SlotSpec, Worker
 
@@ -40,11 +40,6 @@ STOP_S = 1.0
 """How long an actor may take to close its envs, in seconds."""
 _open_vectors = 0
 _started_ray = False
-
-
-def _results(rows: Buffers) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays that envs write."""
-    return {name: array for name, array in arrays_of(rows).items() if name != "actions"}
 
 
 class RemoteWorker:
@@ -117,7 +112,7 @@ class RemoteWorker:
         except Exception as error:
             message = pickled(unpicklable(worker, error))
         assert self._rows is not None
-        return {**_results(self._rows), "invalid": self._invalid}, message
+        return {**results_of(self._rows), "invalid": self._invalid}, message
 
 
 class RayVector(ParallelVector):
@@ -268,7 +263,7 @@ class RayVector(ParallelVector):
     def set_state(self, state: bytes) -> None:  # noqa: D102
         super().set_state(state)
         for slot, actor in enumerate(self._actors):
-            ray.get(actor.put.remote(_results(self._buffers[self._rows_of(slot)])))
+            ray.get(actor.put.remote(results_of(self._buffers[self._rows_of(slot)])))
 
     def _shut(self) -> None:
         global _open_vectors, _started_ray

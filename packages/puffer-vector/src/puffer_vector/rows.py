@@ -110,6 +110,11 @@ def arrays_of(buffers: Buffers) -> dict[str, npt.NDArray[Any]]:
     return {name: array for name, array in arrays.items() if array is not None}
 
 
+def results_of(buffers: Buffers) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays that envs write, by name: all but the actions."""
+    return {name: array for name, array in arrays_of(buffers).items() if name != "actions"}
+
+
 class Gathering:
     """Rows into which a batch is copied whose slots do not lie side by side; allocated when first needed.
 
@@ -147,9 +152,8 @@ class Gathering:
 
     def gather(self, agent_ids: npt.NDArray[np.int64]) -> None:
         """Copy these of all rows together."""
-        for name, array in arrays_of(self.rows).items():
-            if name != "actions":
-                np.take(getattr(self.all, name), agent_ids, axis=0, out=array)
+        for name, array in results_of(self.rows).items():
+            np.take(getattr(self.all, name), agent_ids, axis=0, out=array)
         np.take(self.all_invalid, agent_ids, out=self.invalid)
 
     def send(self, actions: Any, agent_ids: npt.NDArray[np.int64]) -> None:

@@ -22,8 +22,6 @@ from puffer_vector.results import check_result
 
 MAX_RESTARTS_IN_A_ROW = 3
 """An env that fails so often without one whole step between is given up."""
-
-
 NUM_CHECKED_STEPS = 3
 """Steps after a seeded reset of which what they return is compared with what is in the rows."""
 
