@@ -83,7 +83,7 @@ class CheckpointFolder:
 
 def default_path(env_id: str, update: int) -> Path:
     """Return where a checkpoint goes that has no run folder: `runs/<env>/checkpoints/update_<number>.pt`."""
-    return Path("runs") / env_id.replace("/", "_").replace(":", "_") / "checkpoints" / f"update_{update:06d}.pt"
+    return CheckpointFolder(Path("runs") / env_id.replace("/", "_").replace(":", "_") / "checkpoints").path_of(update)
 
 
 def find_checkpoint(runs_folder: str | Path, env_id: str, which: str = "latest") -> Path:

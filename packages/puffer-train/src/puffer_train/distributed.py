@@ -149,7 +149,10 @@ def check_agreement(ranks: Ranks, vec: Any, config: TrainConfig) -> None:
     everybody = ranks.all((first_world, vec.num_envs, vec.num_agents, settings))
     first_worlds, num_envs, num_agents, their_settings = zip(*everybody, strict=True)
     if len(set(num_envs)) > 1 or len(set(num_agents)) > 1:
-        raise ConfigError(f"all processes must have as many worlds and agents; got num_envs={list(num_envs)}.")
+        raise ConfigError(
+            "all processes must have as many worlds and agents; "
+            f"got num_envs={list(num_envs)}, num_agents={list(num_agents)}."
+        )
     if list(first_worlds) != [rank * vec.num_envs for rank in range(ranks.world_size)]:
         raise ConfigError(
             "each process must have its own worlds, in the order of ranks; "

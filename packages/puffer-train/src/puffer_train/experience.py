@@ -49,6 +49,7 @@ class Experience:
         states: The recurrent state before slot 0, tensors (num_segments, ...).
         action_mask: bool (num_segments, horizon, size) or None.
         agent_numbers: int64 (num_segments,), number of each segment's agent in its world.
+        is_full: Whether it holds a rollout that no update has used.
 
     Args:
         num_agents: Rows of the vector env.
@@ -84,6 +85,7 @@ class Experience:
         self.num_agents = num_agents
         self.segments_per_agent = segments_per_agent
         self.horizon = horizon
+        self.is_full = False
         segments = num_agents * segments_per_agent
         self.num_segments = segments
 
@@ -125,6 +127,16 @@ class Experience:
         """Transitions of one agent: segments per agent times horizon."""
         return self.segments_per_agent * self.horizon
 
+    def use_up(self) -> None:
+        """Take note that an update learns from it.
+
+        Raises:
+            RuntimeError: If there is no rollout in it, or an update has used that already.
+        """
+        if not self.is_full:
+            raise RuntimeError("an update must have a rollout of its own; there is none. Call evaluate() before train().")
+        self.is_full = False
+
     def write(self, name: str, rows: Rows, slot: int, value: torch.Tensor | float | bool) -> None:
         """Write one value per row into `slot` of [0, num_slots)."""
         column = self._columns[name][divmod(slot, self.horizon)]
@@ -159,10 +171,6 @@ class Experience:
     def last_observations(self, rows: Rows) -> torch.Tensor:
         """Return the observations with which each row's next segment begins."""
         return self._next_observations[rows, self.segments_per_agent - 1]
-
-    def last_resets(self, rows: Rows) -> torch.Tensor:
-        """Return whether memory was reset before `last_observations`."""
-        return self._by_agent["resets"][rows, self.segments_per_agent - 1, self.horizon]
 
     def agent_steps(self, name: str) -> torch.Tensor:
         """Return a per-slot array as (num_agents, num_slots), without the extra column of values and resets."""

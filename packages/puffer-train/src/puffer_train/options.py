@@ -128,11 +128,6 @@ def flat_options(options_class: type) -> dict[str, Option]:
     return result
 
 
-def group_names(options_class: type) -> tuple[str, ...]:
-    """Return the names of the groups of an options class."""
-    return tuple(name for name, kind, _ in _fields(options_class) if dataclasses.is_dataclass(kind))
-
-
 def make_options(options_class: type, values: Mapping[str, Any]) -> Any:
     """Build an options object from flat values; those that are not named keep their defaults."""
     arguments: dict[str, Any] = {}
