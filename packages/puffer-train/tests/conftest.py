@@ -243,6 +243,13 @@ def make_trainer():
     return make
 
 
+@pytest.fixture(scope="session")
+def plain():
+    """Settings under which an update is its bare mathematics and moves no weight. The discount is 0.9."""
+    settings = {"normalize_observations": False, "normalize_returns": False, "normalize_advantages": "none"}
+    return {**settings, "gamma": 0.9, "learning_rate": 0.0, "ent_coef": 0.0}
+
+
 @pytest.fixture
 def make_update():
     """Makes the update that `PuffeRL.train` would run, for a look inside."""

@@ -77,7 +77,7 @@ def test_agree_with_the_definition_written_as_sums(
     np.testing.assert_allclose(got[1], expected[1], rtol=1e-4, atol=2e-5)
 
 
-def test_r063_the_last_row_of_a_segment_takes_part():
+def test_the_last_row_of_a_segment_takes_part():
     assert advantages_of([1, 1, 1, 1], [0, 0, 0, 0, 10]) == [14, 13, 12, 11]
 
 
@@ -123,7 +123,7 @@ def test_b3_a_poor_first_state_does_not_leak_over_a_time_limit():
     assert got[3] == pytest.approx(1 + 0.9 * 10 - 2)
 
 
-def test_r068_rewards_after_a_truncation_do_not_reach_back():
+def test_rewards_after_a_truncation_do_not_reach_back():
     before = advantages_of([1, 1, 1, 0, 0], [0] * 6, truncations=[2])
     after = advantages_of([1, 1, 1, 100, 0], [0] * 6, truncations=[2])
 
@@ -167,7 +167,7 @@ def test_two_state_process_advantages_are_those_of_the_bellman_equation(probabil
         assert mean == pytest.approx(0.0, abs=1e-9)
 
 
-def test_r066_ratios_are_clipped_and_ratio_one_is_plain_gae():
+def test_ratios_are_clipped_and_ratio_one_is_plain_gae():
     tensors = segment([1, 2, 3], [0.5, 0.25, 0.125, 1.0])
     plain, plain_targets = estimate_advantages(*tensors, gamma=0.9, gae_lambda=0.8)
     ones = torch.ones(1, 3)
@@ -197,7 +197,7 @@ def test_b12_the_ratio_of_a_step_weighs_its_target_once_and_its_policy_advantage
     assert targets.item() == 0.5
 
 
-def test_r004_without_the_compiled_module_one_notice_and_the_same_results(monkeypatch):
+def test_without_the_compiled_module_one_notice_and_the_same_results(monkeypatch):
     rng = np.random.default_rng(0)
     tensors = [torch.tensor(rng.normal(size=(8, size)), dtype=torch.float32) for size in (16, 17, 16)]
     flags = [torch.from_numpy(rng.random((8, 16)) < p) for p in (0.1, 0.1, 0.9)]
@@ -233,7 +233,7 @@ def test_wrong_shapes_are_named(name):
 
 
 @pytest.mark.parametrize("values", [[3.0], [2.0, 2.0, 2.0], [1e6] * 5])
-def test_r071_one_sample_or_equal_samples_normalise_to_zero(values):
+def test_one_sample_or_equal_samples_normalise_to_zero(values):
     advantages = torch.tensor([values])
     valid = torch.ones_like(advantages, dtype=torch.bool)
 

@@ -95,7 +95,7 @@ SCRIPT = textwrap.dedent(
 )
 
 
-def test_b15_r108_two_processes_give_the_result_of_one_with_the_same_blocks(tmp_path):
+def test_b15_two_processes_give_the_result_of_one_with_the_same_blocks(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     commands = [(0, 1), (0, 2), (1, 2)]

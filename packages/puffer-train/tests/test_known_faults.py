@@ -26,7 +26,7 @@ ALL_BUT_RAY = [*range(1, 23), 24]
 
 def test_every_known_fault_has_a_test_of_its_name():
     text = " ".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
-    marks = " ".join(re.findall(r"def test_((?:[br]\d+_)+)", text))
+    marks = " ".join(re.findall(r"def test_((?:b\d+_)+)", text))
 
     assert sorted({int(number) for number in re.findall(r"b(\d+)_", marks)}) == ALL_BUT_RAY
 

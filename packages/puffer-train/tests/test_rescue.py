@@ -60,7 +60,7 @@ def last_checkpoint(capsys) -> tuple[dict, Path]:
     return state, path
 
 
-def test_r105_an_update_that_diverges_leaves_the_policy_from_before_it(monkeypatch, capsys):
+def test_an_update_that_diverges_leaves_the_policy_from_before_it(monkeypatch, capsys):
     with monkeypatch.context() as failing:
         fail_in_update(failing, 3)
         assert cli.main(["train", "test-walk", *SMALL]) == 1

@@ -36,7 +36,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
-def test_b16_r086_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(make_trainer, equal, options, tmp_path):
+def test_b16_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(make_trainer, equal, options, tmp_path):
     with make_trainer(**options) as trainer:
         trainer.updates(3)
         path = trainer.save_checkpoint(tmp_path / "half.pt")
@@ -68,7 +68,7 @@ def test_state_holds_tensors_and_plain_values_only(make_trainer, equal, tmp_path
         assert metadata["config"]["train"]["horizon"] == 8
 
 
-def test_r088_counters_go_on_after_a_resume(make_trainer, tmp_path):
+def test_counters_go_on_after_a_resume(make_trainer, tmp_path):
     with make_trainer(total_timesteps=640) as trainer:
         trainer.updates(5)
         path = trainer.save_checkpoint(tmp_path / "half.pt")
@@ -113,7 +113,7 @@ def test_a_trainer_that_goes_back_without_a_state_of_its_envs_begins_new_episode
         assert all((part == 0).all() for part in trainer.experience.states)
 
 
-def test_r089_a_compiled_or_distributed_policys_names_load(make_trainer, tmp_path):
+def test_a_compiled_or_distributed_policys_names_load(make_trainer, tmp_path):
     with make_trainer() as trainer:
         trainer.updates(1)
         state = trainer.state_dict()

@@ -79,9 +79,7 @@ def test_stop_after_updates_keeps_the_schedules_of_the_whole_run(make_trainer):
 
 @pytest.mark.parametrize("anneal_lr", [True, False])
 @pytest.mark.parametrize("ent_coef_final", [None, 0.0])
-def test_r082_schedules_follow_their_curves_and_what_is_logged_is_what_is_applied(
-    make_trainer, anneal_lr, ent_coef_final
-):
+def test_schedules_follow_their_curves_and_what_is_logged_is_what_is_applied(make_trainer, anneal_lr, ent_coef_final):
     with make_trainer(
         num_iterations=10, anneal_lr=anneal_lr, min_lr_ratio=0.5, ent_coef=0.1, ent_coef_final=ent_coef_final
     ) as trainer:

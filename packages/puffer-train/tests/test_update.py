@@ -118,7 +118,7 @@ def test_advantages_are_normalised_over_the_batch_or_each_minibatch(
 @pytest.mark.parametrize(
     "fields", [{"minibatch_size": 8, "horizon": 8}, {"minibatch_unit": "transition", "minibatch_size": 1, "horizon": 2}]
 )
-def test_r071_minibatches_of_one_sample_stay_finite(make_trainer, fields):
+def test_minibatches_of_one_sample_stay_finite(make_trainer, fields):
     for normalize_advantages in ("batch", "minibatch"):
         with make_trainer(vec_options={"num_envs": 2}, normalize_advantages=normalize_advantages, **fields) as trainer:
             losses = trainer.updates(2)
@@ -158,7 +158,7 @@ class Decided(nn.Module):
 
 
 @pytest.mark.parametrize("normalize_advantages", ["batch", "minibatch"])
-def test_r085_padding_changes_nothing(make_trainer, cells, padded, normalize_advantages):
+def test_padding_changes_nothing(make_trainer, cells, padded, normalize_advantages):
     """The actions of both runs are fixed by a policy without a choice, since noise is keyed by row."""
 
     def run(env, minibatch_size):
@@ -177,7 +177,7 @@ def test_r085_padding_changes_nothing(make_trainer, cells, padded, normalize_adv
     assert mixed[4] == pytest.approx(plain[4])
 
 
-def test_r076_segments_do_not_see_each_other(make_trainer):
+def test_segments_do_not_see_each_other(make_trainer):
     with make_trainer(True) as trainer:
         trainer.evaluate()
         experience, policy = trainer.experience, trainer.policy
