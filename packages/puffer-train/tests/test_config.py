@@ -7,6 +7,7 @@ import itertools
 import types
 
 import pytest
+from gymnasium.spaces import Box
 
 from puffer_train.config import (
     ALIASES,
@@ -19,7 +20,7 @@ from puffer_train.config import (
     VecConfig,
 )
 
-EIGHT_AGENTS = types.SimpleNamespace(num_agents=8)
+EIGHT_AGENTS = types.SimpleNamespace(num_agents=8, single_observation_space=Box(-1, 1, (3,)))
 
 
 @pytest.mark.parametrize("config_class", [TrainConfig, VecConfig, PolicyConfig, RunConfig])

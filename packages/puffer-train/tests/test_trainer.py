@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete
 
 import puffer_vector
 from puffer_policies import LSTMWrapper, default_policy
+from puffer_spaces import PufferEnv
 from puffer_train.config import CHANGEABLE, ConfigError
 from puffer_train.trainer import PuffeRL
 from puffer_train.update import Update
@@ -212,6 +214,32 @@ def test_b17_logged_losses_are_those_of_the_interval(make_trainer):
         assert row["epoch"] == 3
         assert row["agent_steps"] == 192
         assert row["SPS"] > 0
+
+
+def test_an_update_needs_a_rollout_of_its_own(make_trainer):
+    message = r"a rollout of its own; there is none. Call evaluate\(\) before train\(\)"
+    with make_trainer() as trainer:
+        with pytest.raises(RuntimeError, match=message):
+            trainer.train()
+        trainer.updates(1)
+        with pytest.raises(RuntimeError, match=message):
+            trainer.train()
+        state = trainer.state_dict()
+        trainer.evaluate()
+        trainer.load_state_dict(state)
+        with pytest.raises(RuntimeError, match=message):
+            trainer.train()
+        assert trainer.epoch == 1
+
+
+def test_observations_without_dimensions_are_refused(make_trainer):
+    class Scalar(PufferEnv):
+        single_observation_space, single_action_space, num_agents = Box(-1, 1, ()), Discrete(2), 1
+
+    with pytest.raises(
+        ConfigError, match=r"at least one dimension; got Box\(-1.0, 1.0, \(\), float32\). Use shape \(1,\)"
+    ):
+        make_trainer(env=Scalar)
 
 
 def test_losses_before_the_first_update_of_an_interval_are_left_out(make_trainer):

@@ -177,6 +177,20 @@ def test_padding_changes_nothing(make_trainer, cells, padded, normalize_advantag
     assert mixed[4] == pytest.approx(plain[4])
 
 
+@pytest.mark.parametrize("preset", ["default", "puffer3"])
+def test_a_minibatch_of_padding_alone_moves_nothing(make_trainer, padded, preset):
+    fields = {"preset": preset, "minibatch_size": 8, "horizon": 8, "weight_decay": 0.1, "optimizer": "adamw"}
+    with make_trainer(env=padded, vec_options={"num_envs": 2}, **fields) as trainer:
+        trainer.evaluate()
+        trainer.experience.valid[:] = False
+        before = trainer.weights()
+
+        assert trainer.train()["num_minibatches"] == 0
+        assert torch.equal(trainer.weights(), before)
+        if preset == "default":
+            assert trainer.updates(1)["num_minibatches"] == 2  # every second row is padding
+
+
 def test_segments_do_not_see_each_other(make_trainer):
     with make_trainer(True) as trainer:
         trainer.evaluate()

@@ -15,6 +15,7 @@ from puffer_train.presets import ALIASES, CHANGEABLE, PRESETS
 from puffer_train.validation import (
     ConfigError,
     check_kinds,
+    check_observations,
     check_puffer3,
     check_ranges,
     check_sizes,
@@ -40,6 +41,7 @@ class _Vector(Protocol):
     """What the checks read of a vector environment."""
 
     num_agents: int
+    single_observation_space: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +177,7 @@ class TrainConfig:
                 "Use epoch, or objective=puffer3."
             )
         if vec is not None:
+            check_observations(vec.single_observation_space)
             check_sizes(self.resolve(vec, num_processes), num_processes)
 
     def resolve(self, vec: _Vector, num_processes: int = 1) -> TrainConfig:

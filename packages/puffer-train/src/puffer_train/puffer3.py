@@ -76,6 +76,7 @@ class Puffer3Update(Update):
         normalized = normalize_advantages(advantages.reshape(1, -1), moments).view_as(advantages)
         self._ordered_advantages = normalized * weights[:, None]
         self._ordered_weights = (valid / moments[0, 0].clamp(min=1.0)).float()
+        self._num_valid = moments[:, 0].tolist()
 
     def _loss(self, part: slice) -> Loss:
         loss = super()._loss(part)

@@ -112,6 +112,7 @@ class Rollout:
                 self._hold(batch)
                 break
             self._act(batch)
+        self.experience.is_full = True
         started = time.perf_counter()
         self.metrics.add_episodes(self.vec.episodes())
         self.seconds["env"] += time.perf_counter() - started
@@ -353,11 +354,11 @@ class Rollout:
             counts[:] = 0
         self._acted[:] = False
         self._held = None
-        self.is_started = False
+        self.is_started = self.experience.is_full = False
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to a state that `state_dict` returned, for the same numbers of agents and the same spaces."""
-        self.is_started = bool(state["is_started"])
+        self.is_started, self.experience.is_full = bool(state["is_started"]), False
         self._num_steps[:] = state["num_steps"].numpy()
         self._acted[:] = state["acted"].numpy()
         self._state = tuple(part.to(self.device).clone() for part in state["state"])

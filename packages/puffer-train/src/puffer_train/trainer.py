@@ -7,7 +7,7 @@ import dataclasses
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -34,7 +34,7 @@ from puffer_train.schedules import entropy_coefficient, learning_rate_factor
 from puffer_train.update import Learner, Update
 
 
-class PuffeRL:
+class PuffeRL(AbstractContextManager["PuffeRL"]):
     """Trains a policy by PPO.
 
     ```python
@@ -253,9 +253,11 @@ class PuffeRL:
             `clipfrac`, `importance`, `grad_norm`; and `explained_variance` before the update, `num_minibatches`.
 
         Raises:
+            RuntimeError: If there was no `evaluate` since the last update.
             NonFiniteError: If a loss or gradient was not finite. The weights are spoilt then.
         """
         started = time.perf_counter()
+        self.experience.use_up()
         config = self.config
         is_first = self.return_scale.count == 0.0
         if is_first:
@@ -371,9 +373,6 @@ class PuffeRL:
         self.vec.close()
         if self._logger is not None:
             self._logger.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_exception: object) -> None:
         self.close()

@@ -120,6 +120,7 @@ class Update:
         self.targets = torch.empty_like(experience.rewards)
         self._old_values = self.units.values
         self._order: torch.Tensor | None = None
+        self._num_valid: list[float] = []
         self._statistics = torch.zeros(len(STATISTIC_NAMES), device=device)
         self._gradient_norm = torch.zeros((), device=device)
         self._num_steps = 0
@@ -155,6 +156,7 @@ class Update:
         groups = self.minibatches_per_pass
         advantages, valid = advantages.reshape(groups, -1), valid.reshape(groups, -1)
         moments = self.learner.ranks.sum_(masked_moments(advantages, valid))
+        self._num_valid = moments[:, 0].tolist()
         counts = moments[:, 0].clamp(min=1.0)
         weights = (valid / counts[:, None]).float()
         if self.config.normalize_advantages == "batch":
@@ -221,7 +223,12 @@ class Update:
         return torch.cat(shares, dim=1).flatten().to(self.rewards.device)
 
     def _step(self, minibatch: int) -> bool:
-        """Take one optimizer step. Return False, without the step, if the policy is too far from the rollout's."""
+        """Take one optimizer step. Return False, without the step, if the policy is too far from the rollout's.
+
+        A minibatch of padding alone teaches nothing: momentum and weight decay would move the weights all the same.
+        """
+        if not self._num_valid[minibatch]:
+            return True
         statistics = torch.zeros_like(self._statistics)
         first = minibatch * self.units_per_minibatch
         for start in range(first, first + self.units_per_minibatch, self.units_per_microbatch):

@@ -119,6 +119,12 @@ def check_puffer3(config: TrainConfig, num_processes: int = 1) -> None:
         raise ConfigError(f"horizon must be at least 2 with objective=puffer3; got {config.horizon}.")
 
 
+def check_observations(space: Any) -> None:
+    """Check that an observation is a row."""
+    if space.shape == ():
+        raise ConfigError(f"observations must have at least one dimension; got {space}. Use shape (1,).")
+
+
 def check_sizes(config: TrainConfig, num_processes: int = 1) -> None:
     """Check that the sizes of a resolved config divide each other."""
     batch_size, minibatch_size = config.batch_size, config.minibatch_size
