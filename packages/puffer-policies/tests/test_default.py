@@ -47,8 +47,9 @@ def test_options_reach_the_encoder(make_env):
     assert names == ["Linear", "LayerNorm", "Tanh"] * 3
 
 
-def test_image_gets_a_cnn(make_env):
-    env = make_env(spaces.Box(0, 255, (84, 84, 4), np.uint8), spaces.Discrete(3))
+@pytest.mark.parametrize("shape", [(84, 84, 4), (4, 84, 84, 3)])
+def test_image_and_stack_of_images_get_a_cnn(shape, make_env):
+    env = make_env(spaces.Box(0, 255, shape, np.uint8), spaces.Discrete(3))
 
     assert isinstance(default_policy(env).encoder, NatureCNN)
 

@@ -14,6 +14,10 @@ from puffer_policies.images import has_channels_last, image_scale, is_image
         (spaces.Box(0, 255, (4, 84, 84), np.uint8), True),
         (spaces.Box(0, 255, (84, 84), np.uint8), True),
         (spaces.Box(0, 1, (7, 7, 3)), True),
+        (spaces.Box(0, 255, (4, 84, 84, 3), np.uint8), True),
+        (spaces.Box(0, 255, (4, 3, 84, 84), np.uint8), True),
+        (spaces.Box(0, 1, (4, 84, 84, 3)), False),
+        (spaces.Box(0, 255, (9, 9, 3, 4), np.uint8), False),
         (spaces.Box(0, 1, (11, 11), np.uint8), False),
         (spaces.Box(0, 1, (2, 2, 2)), False),
         (spaces.Box(-1, 1, (6,)), False),
@@ -50,7 +54,7 @@ def test_channels_are_on_the_smaller_end():
     ("arguments", "message"),
     [
         ({"shape": (84,)}, r"shape must be \(height, width, channels\).*got \(84,\)"),
-        ({"shape": (4, 84, 84, 3)}, r"got \(4, 84, 84, 3\)"),
+        ({"shape": (2, 4, 84, 84, 3)}, r"got \(2, 4, 84, 84, 3\)"),
         ({"shape": (0, 84, 3)}, r"got \(0, 84, 3\)"),
         ({"shape": (84, 84, 3), "hidden_size": 0}, "hidden_size must be at least 1; got 0"),
     ],
@@ -102,6 +106,22 @@ def test_cnn_is_the_same_for_both_orders_of_channels():
     torch.testing.assert_close(
         first(images.permute(0, 3, 1, 2)), torch.relu(first.linear(left.flatten(1))), atol=1e-5, rtol=1e-5
     )
+
+
+@pytest.mark.parametrize("kind", [NatureCNN, ImpalaCNN])
+def test_images_of_a_stack_become_channels_of_one(kind):
+    images = torch.randint(0, 256, (2, 4, 20, 24, 3), dtype=torch.uint8)
+    last, first, flat = kind((4, 20, 24, 3), 16), kind((4, 3, 20, 24), 16), kind((20, 24, 12), 16)
+    flat.load_state_dict(last.state_dict())
+    features = last(images)
+
+    assert torch.equal(features, flat(torch.cat(list(images.unbind(1)), -1)))
+    assert last.shape == (20, 24, 12)
+    assert first.shape == (12, 20, 24)
+    stacked = images.permute(0, 1, 4, 2, 3)
+    whole = kind((12, 20, 24), 16)
+    whole.load_state_dict(first.state_dict())
+    assert torch.equal(first(stacked), whole(stacked.flatten(1, 2)))
 
 
 @pytest.mark.parametrize("shape", [(64, 64, 3), (3, 64, 64), (7, 9, 3), (3, 3, 2), (40, 40)])

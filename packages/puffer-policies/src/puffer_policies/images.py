@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -22,15 +23,20 @@ MIN_PIXELS = 3
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """Tell whether a CNN sees a space: a Box of three dimensions, at least 3 pixels a side, or of two from 32 on."""
+    """Tell whether a CNN sees a space: a Box of three dimensions, at least 3 pixels a side, or of two from 32 on.
+
+    A Box of bytes with four dimensions is a stack of images if it has fewer of them than pixels a side.
+    """
     if not isinstance(space, spaces.Box):
         return False
     if len(space.shape) == 2:
         return min(space.shape) >= 32
-    return len(space.shape) == 3 and min(_split_shape(space.shape, has_channels_last(space.shape))[0]) >= MIN_PIXELS
+    is_stack = len(space.shape) == 4 and space.dtype == np.uint8
+    num_images, *image = space.shape if is_stack else (1, *space.shape)
+    return len(image) == 3 and min(_split_shape(image, has_channels_last(image))[0]) >= max(MIN_PIXELS, num_images)
 
 
-def has_channels_last(shape: tuple[int, ...]) -> bool:
+def has_channels_last(shape: Sequence[int]) -> bool:
     """Guess the axis of the channels: the smaller of first and last; the last where they are equal."""
     return shape[0] >= shape[-1]
 
@@ -43,7 +49,7 @@ def image_scale(space: spaces.Space[Any]) -> float:
     return 1.0 / 255.0 if is_byte or (low, high) == (0.0, 255.0) else 1.0
 
 
-def _split_shape(shape: tuple[int, ...], channels_last: bool) -> tuple[tuple[int, ...], int]:
+def _split_shape(shape: Sequence[int], channels_last: bool) -> tuple[Sequence[int], int]:
     """Return (height, width) and the number of channels."""
     return (shape[:2], shape[2]) if channels_last else (shape[1:], shape[0])
 
@@ -51,8 +57,11 @@ def _split_shape(shape: tuple[int, ...], channels_last: bool) -> tuple[tuple[int
 class ImageEncoder(nn.Module):
     """What encoders of images share: where channels are, the scale of pixels, the linear layer behind convolutions.
 
+    The images of a stack become one with the channels of all.
+
     Args:
-        shape: (height, width, channels), (channels, height, width) or (height, width).
+        shape: (height, width, channels), (channels, height, width) or (height, width), or a stack of one of the
+            first two, (images, ...).
         hidden_size: Outputs.
         scale: Factor on pixels: 1 / 255 for bytes.
         channels_last: Where the channels are; None chooses the smaller of first and last axis.
@@ -66,19 +75,25 @@ class ImageEncoder(nn.Module):
     def __init__(self, shape: tuple[int, ...], hidden_size: int, scale: float, channels_last: bool | None) -> None:
         super().__init__()
         check_sizes(hidden_size=hidden_size)
-        self.shape = tuple(shape) if len(shape) == 3 else (*shape, 1)
-        if len(self.shape) != 3 or min(self.shape) < 1:
+        if len(shape) not in (2, 3, 4) or min(shape) < 1:
             raise ValueError(
-                "shape must be (height, width, channels), (channels, height, width) or (height, width); "
-                f"got {tuple(shape)}. Use an MLP for other observations."
+                "shape must be (height, width, channels), (channels, height, width) or (height, width), or a stack "
+                f"(images, ...) of one of the first two; got {tuple(shape)}. Use an MLP for other observations."
             )
-        self.channels_last = has_channels_last(self.shape) if channels_last is None else channels_last
+        self.stack_shape = {2: (1, *shape, 1), 3: (1, *shape), 4: tuple(shape)}[len(shape)]
+        num_images, *image = self.stack_shape
+        self.channels_last = has_channels_last(image) if channels_last is None else channels_last
+        size, channels = _split_shape(image, self.channels_last)
+        channels *= num_images
+        self.shape = (*size, channels) if self.channels_last else (channels, *size)
         self.scale = scale
         self.hidden_size = hidden_size
 
     def forward(self, observations: Tensor) -> Tensor:
         """Map (rows, *shape) of any dtype to (rows, hidden_size)."""
-        pixels = read_rows(observations, self.shape, self.linear.weight.dtype)
+        stack = read_rows(observations, self.stack_shape, observations.dtype)
+        images = stack.movedim(1, 3).flatten(3) if self.channels_last else stack.flatten(1, 2)
+        pixels = images.to(self.linear.weight.dtype)
         x = self._convolve(pixels.permute(0, 3, 1, 2) if self.channels_last else pixels)
         if self.channels_last:
             x = x.permute(0, 2, 3, 1)
@@ -100,7 +115,7 @@ class NatureCNN(ImageEncoder):
     Mnih et al. 2015, "Human-level control through deep reinforcement learning" (Nature 518).
 
     Args:
-        shape: (height, width, channels), (channels, height, width) or (height, width).
+        shape: As `ImageEncoder` takes it: of an image, or of a stack of images.
         hidden_size: Outputs.
         scale: Factor on pixels: 1 / 255 for bytes.
         channels_last: Where the channels are; None chooses the smaller of first and last axis.
@@ -164,7 +179,7 @@ class ImpalaCNN(ImageEncoder):
     An image too small for a stage's pooling keeps its size there.
 
     Args:
-        shape: (height, width, channels), (channels, height, width) or (height, width).
+        shape: As `ImageEncoder` takes it: of an image, or of a stack of images.
         hidden_size: Outputs.
         scale: Factor on pixels: 1 / 255 for bytes.
         channels_last: Where the channels are; None chooses the smaller of first and last axis.
