@@ -110,6 +110,30 @@ def walk_spec():
     )
 
 
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch, walk_spec):
+    """A working directory for the files of one test, and `test-walk` to run there."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def at_step(walk_spec, monkeypatch):
+    """Has something happen to a `test-walk` after steps of some numbers, counted in each object."""
+
+    def at(*numbers, happens):
+        step = walk_spec.entry_point.step
+
+        def step_and_happen(env, actions):
+            result = step(env, actions)
+            if env.num_steps in numbers:
+                happens(env)
+            return result
+
+        monkeypatch.setattr(walk_spec.entry_point, "step", step_and_happen)
+
+    return at
+
+
 class Cells(PufferEnv):
     """Worlds of random length that show a number; action 1 pays it. Even worlds terminate, the others are cut."""
 

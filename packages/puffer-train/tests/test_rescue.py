@@ -11,22 +11,7 @@ from puffer_train.update import Update
 SMALL = ["--vec.num-envs", "4", "--train.horizon", "4", "--train.minibatch-size", "16", "--train.num-iterations", "6"]
 SMALL += ["--run.run-id", "one", "--run.dashboard", "none", "--train.cpu-threads", "1"]
 
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path, monkeypatch, walk_spec):
-    monkeypatch.chdir(tmp_path)
-
-
-def fail_in_step(walk_spec, monkeypatch, number, failure):
-    step = walk_spec.entry_point.step
-
-    def fail(env, actions):
-        result = step(env, actions)
-        if env.num_steps == number:
-            failure(env)
-        return result
-
-    monkeypatch.setattr(walk_spec.entry_point, "step", fail)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def raise_error(env):
@@ -71,8 +56,8 @@ def test_an_update_that_diverges_leaves_the_policy_from_before_it(monkeypatch, c
     assert [row["epoch"] for row in read_metrics("runs/one/metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
 
 
-def test_an_environment_that_fails_costs_no_update(monkeypatch, walk_spec, capsys):
-    fail_in_step(walk_spec, monkeypatch, 14, raise_error)  # in the fourth rollout
+def test_an_environment_that_fails_costs_no_update(at_step, capsys):
+    at_step(14, happens=raise_error)  # in the fourth rollout
 
     assert cli.main(["train", "test-walk", *SMALL]) == 1
     state, _ = last_checkpoint(capsys)
@@ -80,8 +65,8 @@ def test_an_environment_that_fails_costs_no_update(monkeypatch, walk_spec, capsy
     assert state["epoch"] == 3
 
 
-def test_after_a_number_that_is_none_the_last_proven_policy_is_kept(monkeypatch, walk_spec, capsys):
-    fail_in_step(walk_spec, monkeypatch, 14, spoil_reward)
+def test_after_a_number_that_is_none_the_last_proven_policy_is_kept(at_step, capsys):
+    at_step(14, happens=spoil_reward)
 
     assert cli.main(["train", "test-walk", *SMALL]) == 1
     state, _ = last_checkpoint(capsys)
@@ -89,8 +74,8 @@ def test_after_a_number_that_is_none_the_last_proven_policy_is_kept(monkeypatch,
     assert state["epoch"] == 2
 
 
-def test_a_checkpoint_of_that_update_is_not_written_twice(monkeypatch, walk_spec, capsys):
-    fail_in_step(walk_spec, monkeypatch, 14, raise_error)
+def test_a_checkpoint_of_that_update_is_not_written_twice(at_step, capsys):
+    at_step(14, happens=raise_error)
 
     assert cli.main(["train", "test-walk", *SMALL, "--run.checkpoint-interval", "1"]) == 1
     state, path = last_checkpoint(capsys)
@@ -99,8 +84,8 @@ def test_a_checkpoint_of_that_update_is_not_written_twice(monkeypatch, walk_spec
     assert state["vec"] is not None  # the whole state, not only what was learned
 
 
-def test_before_the_first_update_nothing_is_left(monkeypatch, walk_spec, capsys):
-    fail_in_step(walk_spec, monkeypatch, 2, raise_error)
+def test_before_the_first_update_nothing_is_left(at_step, capsys):
+    at_step(2, happens=raise_error)
 
     assert cli.main(["train", "test-walk", *SMALL]) == 1
 

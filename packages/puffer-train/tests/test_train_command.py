@@ -1,10 +1,5 @@
-import os
-import shutil
-import signal
-import subprocess
 import sys
 import textwrap
-import time
 import tomllib
 from pathlib import Path
 
@@ -21,10 +16,7 @@ from puffer_train.run import RunFolder
 SMALL = ["--vec.num-envs", "4", "--train.horizon", "8", "--policy.hidden-size", "8", "--run.dashboard", "none"]
 TIMES = ("SPS", "uptime", "performance/")
 
-
-@pytest.fixture(autouse=True)
-def _working_directory(tmp_path, monkeypatch, walk_spec):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def train(*words: str, code: int = 0) -> Path:
@@ -41,14 +33,6 @@ def rows(run: Path) -> list[dict]:
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
     return read_checkpoint(CheckpointFolder(run / "checkpoints").paths()[-1])[0]["policy"]
-
-
-def has_processes(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def complaint(capsys, *words: str) -> str:
@@ -313,37 +297,6 @@ def test_a_run_that_goes_on_elsewhere_is_left_alone(capsys):
     other.close()
 
 
-def test_a_run_whose_folder_goes_away_ends_with_one_sentence(monkeypatch, walk_spec, capsys):
-    step = walk_spec.entry_point.step
-
-    def step_and_delete(env, actions):
-        if env.num_steps == 12:
-            shutil.rmtree("runs")
-        return step(env, actions)
-
-    monkeypatch.setattr(walk_spec.entry_point, "step", step_and_delete)
-
-    assert cli.main(["train", "test-walk", *SMALL]) == 1
-    assert capsys.readouterr().err.startswith("puffer: the run folder must stay where it is; runs/test-walk-")
-    assert not Path("runs").exists()
-
-
-def test_a_run_that_nobody_listens_to_any_more_leaves_a_checkpoint(monkeypatch):
-    words = ["train", "test-walk", *SMALL[:-2], "--run.dashboard", "plain", "--run.dashboard-interval-s", "0"]
-    read, write = os.pipe()
-    with os.fdopen(write, "w") as stream:
-        monkeypatch.setattr(sys, "stdout", stream)
-        os.close(read)
-
-        def message(_dashboard, _text):
-            """The first line still finds a reader."""
-
-        monkeypatch.setattr("puffer_train.dashboard.PlainDashboard.message", message)
-        assert cli.main(words) == 141
-
-    assert len(list(Path("runs").glob("*/checkpoints/update_00000001.pt"))) == 1
-
-
 def test_an_env_that_cannot_be_made_says_why(capsys):
     assert cli.main(["train", "test-walk", *SMALL, "--env.gait", "broken"]) == 1
 
@@ -375,78 +328,6 @@ def test_a_policy_class_is_found_in_the_working_directory(monkeypatch):
     assert train("--policy.name", "policy_of_mine:Net", "--train.num-iterations", "1").is_dir()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_finishes_the_update_and_leaves_a_checkpoint(number, code, monkeypatch, walk_spec, capsys):
-    step, before = walk_spec.entry_point.step, signal.getsignal(number)
-
-    def step_and_stop(env, actions):
-        if env.num_steps == 12:
-            os.kill(os.getpid(), number)
-        return step(env, actions)
-
-    monkeypatch.setattr(walk_spec.entry_point, "step", step_and_stop)
-    run = train("--train.num-iterations", "1000", "--run.dashboard", "plain", code=code)
-
-    assert capsys.readouterr().out.endswith(f"\ngo on with: puffer train test-walk --resume {run}\n")
-    assert rows(run)[-1]["epoch"] == 2
-    assert read_metadata(CheckpointFolder(run / "checkpoints").paths()[-1])["update"] == 2
-    assert signal.getsignal(number) is before
-
-
-def test_a_second_signal_ends_at_once(monkeypatch, walk_spec):
-    step = walk_spec.entry_point.step
-
-    def step_and_stop(env, actions):
-        if env.num_steps in (3, 4):
-            os.kill(os.getpid(), signal.SIGINT)
-        return step(env, actions)
-
-    monkeypatch.setattr(walk_spec.entry_point, "step", step_and_stop)
-    run = train("--train.num-iterations", "1000", code=130)
-
-    assert rows(run) == []
-
-
-def test_ctrl_c_leaves_no_process_and_no_shared_memory():
-    Path("slow_walk.py").write_text(
-        textwrap.dedent("""
-            import time
-            from puffer_spaces import PufferEnv
-
-            class Slow(PufferEnv):
-                def __init__(self, buf=None, seed=None):
-                    super().__init__(buf, seed)
-                    self.observation_space = self.make_space(1)
-                    self.action_space = self.make_discrete(2)
-
-                def reset(self, seed=None):
-                    return [0.0], {}
-
-                def step(self, action):
-                    time.sleep(0.001)
-                    return [1.0], float(action), True, False, {}
-        """)
-    )
-    memory_before = set(Path("/dev/shm").iterdir())
-    words = ["--vec.backend", "processes", "--vec.num-workers", "2", "--run.run-id", "one", *SMALL]
-    command = [sys.executable, "-m", "puffer_train.cli", "train", "slow_walk:Slow", *words]
-    with subprocess.Popen(command, start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
-        deadline = time.monotonic() + 90
-        metrics = Path("runs/one/metrics.jsonl")
-        while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(30) == 130
-
-    assert CheckpointFolder(Path("runs/one/checkpoints")).paths()
-    assert set(Path("/dev/shm").iterdir()) <= memory_before
-    deadline = time.monotonic() + 5  # a fork server notices by its pipe that its parent has gone
-    while has_processes(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not has_processes(process.pid)
-
-
 def test_every_option_of_the_command_is_read_somewhere():
     from puffer_train import config, options
 
@@ -454,18 +335,3 @@ def test_every_option_of_the_command_is_read_somewhere():
     for owner in (config.TrainConfig, config.RunConfig, options.EvalSettings):
         for name in owner.__dataclass_fields__:
             assert source.count(name) > np.where(owner is options.EvalSettings, 1, 0), name
-
-
-def test_a_reward_that_is_no_number_ends_the_run_with_its_place(monkeypatch, walk_spec, capsys):
-    step = walk_spec.entry_point.step
-
-    def step_badly(env, actions):
-        result = step(env, actions)
-        if env.num_steps == 12:
-            env.rewards[2] = float("nan")
-        return result
-
-    monkeypatch.setattr(walk_spec.entry_point, "step", step_badly)
-
-    assert cli.main(["train", "test-walk", *SMALL]) == 1
-    assert "puffer: rewards must be finite; got nan in env 2" in capsys.readouterr().err

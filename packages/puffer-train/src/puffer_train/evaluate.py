@@ -17,6 +17,7 @@ from gymnasium.spaces import Box
 
 import puffer_policies
 import puffer_vector
+from puffer_train.agent_numbers import agents_per_world, number_arguments
 from puffer_train.errors import RunError
 from puffer_train.noise import fill_uniform
 
@@ -150,8 +151,8 @@ class _Player:
         self._normalizer = normalizer
         self._state = self._policy.initial_state(vec.num_agents, device)
         self._rows = np.arange(vec.num_agents, dtype=np.int64)
-        numbers = torch.arange(vec.num_agents, device=device) % (vec.num_agents // vec.num_envs)
-        self._agent_numbers = (numbers,) if getattr(self._policy, "takes_agent_ids", False) else ()
+        numbers = torch.arange(vec.num_agents, device=device) % agents_per_world(vec)
+        self._agent_numbers = number_arguments(self._policy, numbers)
         self._noise = np.empty((vec.num_agents, self._policy.action_head.num_noise), dtype=np.float32)
         self._steps = np.zeros(vec.num_agents, dtype=np.int64)
         space = vec.single_action_space
@@ -249,7 +250,7 @@ def _play(
     observations, *_, masks = vec.recv()
     vec.episodes()
     valid = masks.copy()
-    counts = _Counts(_quotas(valid, num_episodes), vec.num_agents // vec.num_envs)
+    counts = _Counts(_quotas(valid, num_episodes), agents_per_world(vec))
     fresh = np.ones(vec.num_agents, dtype=np.bool_)
     for _ in range(max_steps):
         vec.send(player.choose(observations, valid, fresh))

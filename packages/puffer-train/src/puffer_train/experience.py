@@ -134,7 +134,9 @@ class Experience:
             RuntimeError: If there is no rollout in it, or an update has used that already.
         """
         if not self.is_full:
-            raise RuntimeError("an update must have a rollout of its own; there is none. Call evaluate() before train().")
+            raise RuntimeError(
+                "an update must have a rollout of its own; there is none. Call evaluate() before train()."
+            )
         self.is_full = False
 
     def write(self, name: str, rows: Rows, slot: int, value: torch.Tensor | float | bool) -> None:

@@ -24,6 +24,7 @@ from puffer_policies import (
     make_action_head,
 )
 from puffer_spaces import EnvSpec, load_object
+from puffer_train.agent_numbers import agents_per_world
 from puffer_train.checkpoint import load_policy_state
 from puffer_train.config import PolicyConfig, TrainConfig
 from puffer_train.environments import look_in_working_directory
@@ -59,7 +60,7 @@ def make_policy(spec: EnvSpec, vec: Any, settings: Mapping[str, Any], seed: int)
     """
     options = dict(settings)
     is_independent = options.pop("independent", False)
-    agents = vec.num_agents // vec.num_envs
+    agents = agents_per_world(vec)
     if is_independent and agents < 2:
         raise UsageError(f"--policy.independent needs several agents in a world; {spec.id} has {agents}. Leave it out.")
     with PrivateGenerator(seed, torch.device("cpu")).use():

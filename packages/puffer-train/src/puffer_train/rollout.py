@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 
 from puffer_spaces import hash2
+from puffer_train.agent_numbers import agents_per_world, number_arguments
 from puffer_train.batch import Batch, as_rows
 from puffer_train.experience import Experience, Rows
 from puffer_train.finite import RowPlaces, check_outputs, check_rewards
@@ -78,8 +79,7 @@ class Rollout:
         self._noise = np.zeros((num_agents, policy.action_head.num_noise), np.float32)
         self._reset_seed = seed
         self._has_told_no_final_observations = False
-        num_worlds = getattr(vec, "num_envs", None) or num_agents
-        self._agents_per_world = num_agents // num_worlds if num_agents % num_worlds == 0 else 1
+        self._agents_per_world = agents_per_world(vec)
         self._agent_numbers = torch.arange(num_agents, device=self.device) % self._agents_per_world
 
     def _make_carry(self) -> Experience:
@@ -262,7 +262,7 @@ class Rollout:
         self, rows: Rows, observations: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, Sequence[torch.Tensor]]:
         state = tuple(part[rows] for part in self._state)
-        numbers = (self._agent_numbers[rows],) if getattr(self.policy, "takes_agent_ids", False) else ()
+        numbers = number_arguments(self.policy, self._agent_numbers[rows])
         with self.autocast():
             parameters, values, new_state = self.policy.forward_eval(self.normalize(observations), state, *numbers)
         return parameters.float(), values.float().reshape(-1), new_state

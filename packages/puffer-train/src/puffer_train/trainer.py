@@ -13,6 +13,7 @@ import torch
 
 import puffer_policies
 import puffer_vector
+from puffer_train.agent_numbers import agents_per_world
 from puffer_train.allocator import keep_freed_memory
 from puffer_train.checkpoint import read_checkpoint, write_checkpoint
 from puffer_train.checkpoint_folder import default_path
@@ -168,7 +169,7 @@ class PuffeRL(AbstractContextManager["PuffeRL"]):
             action_dtype=head.action_dtype,
             state=self._adapted.initial_state(1, self.device),
             action_mask_size=vec.action_mask_size,
-            agents_per_world=max(1, vec.num_agents // vec.num_envs),
+            agents_per_world=agents_per_world(vec),
             device=self.device,
             offload=config.cpu_offload,
         )

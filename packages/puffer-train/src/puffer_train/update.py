@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from puffer_train.advantages import estimate_advantages, masked_moments, normalize_advantages
+from puffer_train.agent_numbers import number_arguments
 from puffer_train.config import TrainConfig
 from puffer_train.distributed import Ranks
 from puffer_train.errors import NonFiniteError
@@ -294,7 +295,7 @@ class Update:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (action parameters (num_units * length, P), values (num_units, length)) in float32."""
         observations = observations.to(resets.device, non_blocking=True)
-        numbers = (agent_numbers,) if getattr(self.learner.policy, "takes_agent_ids", False) else ()
+        numbers = number_arguments(self.learner.policy, agent_numbers)
         with self.learner.autocast():
             inputs = self.learner.normalize(observations)
             parameters, values = self.learner.forward(inputs, tuple(state), resets, *numbers)
