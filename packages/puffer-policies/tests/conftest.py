@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 
 from puffer_spaces import ActionLayout, Layout
 
@@ -55,3 +56,20 @@ def sample_rows() -> Callable[[Layout, int], torch.Tensor]:
         return torch.from_numpy(np.stack([layout.flatten(layout.space.sample()) for _ in range(num_rows)]))
 
     return sample
+
+
+class Heads(nn.Module):
+    """(logits, value) of five floats for three actions: the least that is a policy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor, self.critic = nn.Linear(5, 3), nn.Linear(5, 1)
+
+    def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.actor(observations), self.critic(observations)
+
+
+@pytest.fixture
+def heads() -> type[nn.Module]:
+    """The class of the plainest policy of a user."""
+    return Heads

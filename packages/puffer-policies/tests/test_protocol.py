@@ -8,8 +8,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from puffer_policies import LSTMWrapper, adapt_policy, default_policy, layer_init, unflatten_observations
-from puffer_spaces import Layout
+from puffer_policies import LSTMWrapper, adapt_policy, layer_init, unflatten_observations
 
 BOX, DISCRETE = spaces.Box(-1, 1, (5,)), spaces.Discrete(3)
 CONTINUOUS = spaces.Box(-1, 1, (2,))
@@ -296,72 +295,6 @@ def test_actions_of_a_gaussian_stay_in_units_of_the_env():
     torch.testing.assert_close(policy.action_head.mode(parameters), parameters[:, :2])
 
 
-@pytest.mark.parametrize(
-    "space", [spaces.Box(0, 9, (5,), np.uint8), spaces.Box(-9, 9, (5,), np.int32), spaces.Box(-1, 1, (5,), np.float64)]
-)
-def test_module_that_wants_floats_gets_floats(space):
-    module = Plain(space)
-    policy = adapt_policy(module, space, DISCRETE)
-    observations = torch.from_numpy(np.stack([space.sample() for _ in range(4)]))
-
-    torch.testing.assert_close(policy.forward_eval(observations)[0], module(observations.float())[0])
-
-
-def test_image_that_is_cast_for_a_module_is_scaled():
-    class NoCast(Pixels):
-        def forward(self, observations):
-            features = self.network(observations)
-            return self.actor(features), self.critic(features)
-
-    module = NoCast()
-    policy = adapt_policy(module, IMAGE, DISCRETE)
-    images = torch.randint(0, 256, (2, 3, 84, 84), dtype=torch.uint8)
-
-    torch.testing.assert_close(policy.forward_eval(images)[0], module(images.float() / 255)[0])
-
-
-def test_module_that_takes_bytes_gets_bytes():
-    class Lookup(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = nn.Embedding(256, 4)
-            self.value = nn.Linear(4, 1)
-
-        def forward(self, observations):
-            assert observations.dtype == torch.uint8
-            features = self.embedding(observations.long()).mean(1)
-            return features[:, :3], self.value(features)
-
-    policy = adapt_policy(Lookup(), spaces.Box(0, 255, (5,), np.uint8), DISCRETE)
-
-    assert policy.forward_eval(torch.zeros(4, 5, dtype=torch.uint8))[0].shape == (4, 3)
-
-
-def test_trial_calls_leave_no_trace():
-    class Watched(Plain):
-        def __init__(self):
-            super().__init__()
-            self.norm = nn.BatchNorm1d(5)
-            self.dropout = nn.Dropout(0.5)
-
-        def forward(self, observations):
-            torch.rand(1)
-            return super().forward(self.dropout(self.norm(observations)))
-
-    module = Watched()
-    module.dropout.eval()
-    before = copy.deepcopy(module.state_dict())
-    random_state = torch.get_rng_state()
-
-    adapt_policy(module, BOX, DISCRETE)
-
-    assert torch.equal(random_state, torch.get_rng_state())
-    assert module.training
-    assert module.norm.training
-    assert not module.dropout.training
-    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
-
-
 def test_adapted_policy_saves_loads_and_copies(tmp_path):
     policy = adapt_policy(LayeredMemory(), BOX, DISCRETE)
     torch.save(policy.state_dict(), tmp_path / "policy.pt")
@@ -372,23 +305,6 @@ def test_adapted_policy_saves_loads_and_copies(tmp_path):
     x = torch.randn(4, 5)
     assert torch.equal(other.forward_eval(x)[0], policy.forward_eval(x)[0])
     assert torch.equal(copy.deepcopy(policy).forward_eval(x)[0], policy.forward_eval(x)[0])
-
-
-def test_forward_eval_is_for_rollouts_and_forward_for_training():
-    class Both(Plain):
-        def forward_eval(self, observations, state=None):
-            logits, value = super().forward(observations)
-            return logits + 1.0, value
-
-        def forward(self, observations, state=None):
-            return super().forward(observations)
-
-    policy = adapt_policy(Both(), BOX, DISCRETE)
-    x = torch.randn(2, 3, 5)
-
-    torch.testing.assert_close(
-        policy.forward_eval(x.flatten(0, 1))[0], policy.forward_sequence(x)[0] + 1.0, atol=1e-6, rtol=1e-6
-    )
 
 
 def test_wrapper_that_overrides_forward_keeps_its_own():
@@ -410,37 +326,3 @@ def test_wrapper_that_overrides_forward_keeps_its_own():
     assert policy is not wrapped
     assert policy.is_recurrent
     torch.testing.assert_close(policy.forward_eval(x)[0], plain.forward_eval(2.0 * x)[0])
-
-
-def test_compiled_module_is_adapted():
-    module = Plain()
-    compiled = torch.compile(module, backend="eager")
-
-    policy = adapt_policy(compiled, BOX, DISCRETE)
-
-    x = torch.randn(4, 5)
-    torch.testing.assert_close(policy.forward_eval(x)[0], module(x)[0])
-
-
-def test_layout_of_a_discrete_observation(make_env):
-    env = make_env(spaces.Discrete(6), DISCRETE)
-
-    class Lookup(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = nn.Embedding(6, 4)
-
-        def forward(self, observations):
-            features = self.embedding(observations.reshape(len(observations)))
-            return features[:, :3], features[:, 3]
-
-    policy = adapt_policy(Lookup(), env.single_observation_space, DISCRETE, Layout(spaces.Discrete(6)))
-
-    assert policy.forward_eval(torch.tensor([[5], [0]]))[0].shape == (2, 3)
-
-
-def test_our_policies_are_returned_as_they_are(make_env):
-    env = make_env(BOX, DISCRETE)
-    for recurrent in (None, "lstm"):
-        policy = default_policy(env, recurrent=recurrent)
-        assert adapt_policy(policy, BOX, DISCRETE) is policy
