@@ -1,4 +1,4 @@
-"""Every example runs as its first lines say, cut short: as a script, and from the command line in its folder."""
+"""Every example, and the template of an environment, runs as its first lines say, cut short."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 PUFFER = str(Path(sys.executable).parent / "puffer")
-FOLDER = Path(__file__).parents[1] / "examples"
-EXAMPLES = sorted(FOLDER.rglob("*.py"))
+ROOT = Path(__file__).parents[1]
+EXAMPLES = [*sorted((ROOT / "examples").rglob("*.py")), ROOT / "scripts" / "env_template.py"]
 COMMANDS = [
     pytest.param(path, command, id=command)
     for path in EXAMPLES

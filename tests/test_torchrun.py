@@ -19,6 +19,7 @@ from puffer_train import read_checkpoint, read_metrics
 
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+TEMPLATE = str(Path(__file__).parents[1] / "scripts" / "train_template.py")
 PUFFER = str(Path(sys.executable).parent / "puffer")
 SMALL = [
     *("train", "ocean-cartpole", "--train.device", "cpu", "--vec.num-envs", "16", "--train.horizon", "16"),
@@ -138,6 +139,19 @@ def test_two_processes_equal_one_and_rank_0_alone_writes(torchrun: Callable, puf
     for name, value in expected["policy"].items():
         torch.testing.assert_close(state["policy"][name], value, atol=1e-5, rtol=0)
     assert len(state["other_ranks"]) == 1
+
+
+def test_the_template_trains_in_two_processes_and_goes_on_in_one(torchrun: Callable, tmp_path: Path) -> None:
+    launcher = torchrun(TEMPLATE, "--total-timesteps", "4096")
+    output, _ = launcher.communicate(timeout=100)
+
+    assert launcher.returncode == 0, output
+    assert output.count("checkpoint: checkpoint.pt, of 2 updates") == 1
+    assert len(read_checkpoint(tmp_path / "checkpoint.pt")[0]["other_ranks"]) == 1
+    words = [sys.executable, TEMPLATE, "--total-timesteps", "8192"]
+    alone = subprocess.run(words, cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=100, check=False)
+    assert alone.stderr == ""
+    assert [line.split()[0] for line in alone.stdout.splitlines() if " steps " in line] == ["6144", "8192"]
 
 
 def test_a_script_resumes_exactly_and_a_failing_process_ends_the_run(torchrun: Callable, tmp_path: Path) -> None:
