@@ -32,6 +32,9 @@ class AttentionMemory(nn.Module):
         hidden_size: Features out; a linear layer adapts the input where the two differ.
         window: Steps that are attended to, the current one included.
         num_heads: Heads of attention; hidden_size is a multiple of twice their number.
+
+    Raises:
+        ValueError: The sizes do not fit together.
     """
 
     inverse_wavelengths: Tensor

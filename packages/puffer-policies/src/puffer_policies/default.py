@@ -43,6 +43,10 @@ class DefaultPolicy(Policy):
         action_distribution: Distribution of Box actions: "normal", "tanh_normal" or "beta".
         state_dependent_std: Whether deviations of Box actions are computed from observations.
         autoregressive: Whether elements of a MultiDiscrete action depend on those before them.
+
+    Raises:
+        TypeError: The env has no spaces, or spaces of a kind that has no encoder or head.
+        ValueError: An option has no such choice, or does not fit the spaces.
     """
 
     def __init__(

@@ -29,6 +29,9 @@ class CategoricalHead(ActionHead):
         starts: Value of the first choice of each element; zeros if None.
         action_shape: Shape of an action: () for a Discrete.
         action_dtype: Dtype of actions.
+
+    Raises:
+        ValueError: An element has no choice, or there is no element.
     """
 
     starts: Tensor | None

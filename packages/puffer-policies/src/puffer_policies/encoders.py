@@ -95,6 +95,9 @@ class ChoiceInput(nn.Module):
     Args:
         nvec: Number of choices of each element.
         start: First value of each element.
+
+    Raises:
+        ValueError: There are more than `MAX_CHOICES` choices in all.
     """
 
     first: Tensor

@@ -104,7 +104,11 @@ def _read(flat: Tensor, plan: Any) -> Any:
 
 
 def read_leaf(flat: Tensor, plan: _LeafPlan) -> Tensor:
-    """Return a leaf of rows as a view of its own dtype and shape: (..., row) -> (..., *leaf shape)."""
+    """Return a leaf of rows as a view of its own dtype and shape: (..., row) -> (..., *leaf shape).
+
+    Raises:
+        ValueError: The rows are too short, or not bytes where leaves have several dtypes.
+    """
     size = math.prod(plan.shape)
     if (
         not plan.is_cast

@@ -40,6 +40,9 @@ class Convolutional(Policy):
         output_size: Features behind a memory; equal to hidden_size here.
         channels_last: Whether images are (height, width, channels).
         downsample: Every so many pixels are seen, in both directions.
+
+    Raises:
+        ValueError: The observations are no such images.
     """
 
     def __init__(

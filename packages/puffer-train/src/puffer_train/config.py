@@ -186,6 +186,9 @@ class TrainConfig:
         Args:
             vec: The vector environment of one process.
             num_processes: Processes that train together. Sizes count the agent steps of all.
+
+        Raises:
+            ConfigError: If the batch is no whole number of rollouts.
         """
         num_agents = vec.num_agents * num_processes
         smallest = num_agents * self.horizon

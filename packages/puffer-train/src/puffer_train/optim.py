@@ -67,6 +67,9 @@ def make_optimizer(config: TrainConfig, parameters: Iterable[torch.nn.Parameter]
     Muon (Jordan et al. 2024) orthogonalises the update of each matrix. Vectors, scalars, convolutions and matrices with
     one row go to AdamW. Its step is scaled to the root mean square of AdamW's, so that one learning rate fits both; the
     puffer3 objective keeps Muon's original scale, for which its learning rate was chosen.
+
+    Raises:
+        ValueError: If nothing is to be trained.
     """
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     if not trained:

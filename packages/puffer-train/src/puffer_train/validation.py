@@ -48,7 +48,11 @@ def default_minibatch(batch_size: int, step: int) -> int:
 
 
 def check_kinds(config: TrainConfig) -> None:
-    """Check that each field is of its type or one of its choices."""
+    """Check that each field is of its type or one of its choices.
+
+    Raises:
+        ConfigError: If one does not fit.
+    """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         choices = _choices(str(field.type))
@@ -82,7 +86,11 @@ def _is_of_kind(value: Any, annotation: str) -> bool:
 
 
 def check_ranges(config: TrainConfig) -> None:
-    """Check each number against its range."""
+    """Check each number against its range.
+
+    Raises:
+        ConfigError: If one does not fit.
+    """
     for name in _AT_LEAST_ONE:
         value = getattr(config, name)
         if value is not None and value < 1:
@@ -108,7 +116,11 @@ def check_ranges(config: TrainConfig) -> None:
 
 
 def check_puffer3(config: TrainConfig, num_processes: int = 1) -> None:
-    """Check what the puffer3 objective needs."""
+    """Check what the puffer3 objective needs.
+
+    Raises:
+        ConfigError: If a setting does not fit it.
+    """
     if num_processes > 1:
         raise ConfigError(f"objective=puffer3 must have one process; got {num_processes}. Use objective=ppo.")
     required = {"minibatch_unit": "segment", "recompute_advantages": "minibatch", "segment_blocks": 1}
@@ -120,13 +132,21 @@ def check_puffer3(config: TrainConfig, num_processes: int = 1) -> None:
 
 
 def check_observations(space: Any) -> None:
-    """Check that an observation is a row."""
+    """Check that an observation is a row.
+
+    Raises:
+        ConfigError: If it has no dimension.
+    """
     if space.shape == ():
         raise ConfigError(f"observations must have at least one dimension; got {space}. Use shape (1,).")
 
 
 def check_sizes(config: TrainConfig, num_processes: int = 1) -> None:
-    """Check that the sizes of a resolved config divide each other."""
+    """Check that the sizes of a resolved config divide each other.
+
+    Raises:
+        ConfigError: If one does not.
+    """
     batch_size, minibatch_size = config.batch_size, config.minibatch_size
     assert batch_size is not None
     assert minibatch_size is not None

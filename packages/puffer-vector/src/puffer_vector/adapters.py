@@ -170,7 +170,11 @@ class _GymnasiumVector(GymnasiumVectorEnv):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Reset all envs. A seed is the root of the seeds of all worlds; one seed an env is refused."""
+        """Reset all envs. A seed is the root of the seeds of all worlds; one seed an env is refused.
+
+        Raises:
+            ValueError: The seed is not one int.
+        """
         if seed is not None and not isinstance(seed, int | np.integer):
             raise ValueError(
                 f"seed must be one int, from which every world gets its own; got {seed!r}. Pass the first one."

@@ -167,7 +167,11 @@ class VectorEnv:
         raise NotImplementedError
 
     def render(self, world: int = 0) -> Any:
-        """Draw one world as its `render_mode` says."""
+        """Draw one world as its `render_mode` says.
+
+        Raises:
+            ValueError: There is no such world.
+        """
         raise NotImplementedError
 
     def close(self) -> None:

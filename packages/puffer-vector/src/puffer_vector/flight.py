@@ -103,7 +103,11 @@ class FlightRecorder:
         self._stale = set(range(len(specs)))
 
     def reset(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        """Note a reset. After one without a seed only a snapshot can tell where the envs are."""
+        """Note a reset. After one without a seed only a snapshot can tell where the envs are.
+
+        Raises:
+            TypeError: The creators or the options cannot be pickled.
+        """
         if seed is None:
             self.forget_start()
             return

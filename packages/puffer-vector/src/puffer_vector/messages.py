@@ -52,7 +52,12 @@ def pickled_call(method: str, arguments: tuple[Any, ...]) -> bytes:
 
 
 def run_pickled_call(worker: Worker, message: bytes) -> Any:
-    """Carry out, in the worker, a call that `pickled_call` made."""
+    """Carry out, in the worker, a call that `pickled_call` made.
+
+    Raises:
+        WorkerError: The call cannot be unpickled here.
+        Exception: What the method raised.
+    """
     try:
         method, arguments = pickle.loads(message)
     except Exception as error:

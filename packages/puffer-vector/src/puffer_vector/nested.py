@@ -19,6 +19,9 @@ class NestedVector(PufferEnv):
     Args:
         vector: The vector env, which belongs to this object from now on.
         buf: Rows to write to.
+
+    Raises:
+        ValueError: It does not return all its worlds at once.
     """
 
     rebinds_buffers = True

@@ -48,6 +48,9 @@ class EnvReport:
         Args:
             env: The object.
             num_worlds: Worlds its creator was asked for, where the object itself may not know.
+
+        Raises:
+            ValueError: The object has other worlds than it was asked for, or worlds of unequal numbers of agents.
         """
         worlds = int(env.num_envs)
         if num_worlds is not None and worlds not in (1, num_worlds):

@@ -113,6 +113,10 @@ class Worker:
             buffers: The slot's rows; None to leave the only object its own.
             invalid: bool (num_rows,): set where an env was replaced.
             like: Report of the first object of the vector env.
+
+        Raises:
+            ValueError: An object differs from the first one.
+            WorkerError: Building an object raised.
         """
         self._binding = binding
         self._rows: list[Buffers] = []
