@@ -1,5 +1,7 @@
 """The record of the last actions, and its replay in this process."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -152,7 +154,7 @@ def test_no_record_is_written_that_could_not_be_repeated(envs, temporary, monkey
 
 
 def test_what_cannot_be_recorded_is_refused(envs, tmp_path):
-    lock = __import__("threading").Lock()
+    lock = threading.Lock()
     with (
         puffer_vector.make(lambda buf=None: (lock, envs.Walk(buf=buf))[1], flight_record=tmp_path) as vector,
         pytest.raises(TypeError, match="must be picklable for a flight record"),
