@@ -18,6 +18,8 @@ def test_the_sentence_names_the_largest_share_first_and_leaves_out_nothing_but_c
 def test_what_is_in_no_stage_is_elsewhere():
     assert with_other(SECONDS, 10.0)["other"] == pytest.approx(0.5)
     assert with_other(SECONDS, 1.0)["other"] == 0.0
+    row = {f"performance/{name}": value for name, value in with_other(SECONDS, 11.5).items()}
+    assert where_time_goes(row).endswith("9 % in the environments, 4 % in moving rows, 17 % elsewhere.")
 
 
 def test_speeds_are_those_of_each_part_alone():

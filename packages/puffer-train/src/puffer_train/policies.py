@@ -138,7 +138,7 @@ def _make_named_policy(class_name: str, vec: Any, options: dict[str, Any]) -> to
     taken = inspect.signature(policy_class).parameters
     for name in options:
         if name not in taken:
-            raise UsageError(f"{_flag(name)} must be an option of {class_name}, which takes none.")
+            raise UsageError(f"{_flag(name)} must be an argument of {class_name}, which has none of that name.")
     policy: torch.nn.Module = policy_class(vec, **options)
     if memory == "none":
         return policy

@@ -45,12 +45,13 @@ def where_time_goes(row: Mapping[str, float]) -> str:
         row: What `mean_and_log` returns, or its entries `performance/<stage>` alone.
 
     Returns:
-        The sentence, largest share first; nothing if no time is in the row.
+        The sentence, largest share first and what is elsewhere last; nothing if no time is in the row.
     """
     seconds = {name: row.get(f"performance/{name}", 0.0) for name in _WORDS}
     total = sum(seconds.values())
-    shares = sorted(((value / total, name) for name, value in seconds.items()), reverse=True) if total > 0.0 else []
-    parts = [f"{100 * share:.0f} % {_WORDS[name]}" for share, name in shares if share >= _SHOWN_FROM]
+    shares = {name: value / total for name, value in seconds.items()} if total > 0.0 else {}
+    names = sorted(shares, key=lambda name: (name == "other", -shares[name]))
+    parts = [f"{100 * shares[name]:.0f} % {_WORDS[name]}" for name in names if shares[name] >= _SHOWN_FROM]
     if not parts:
         return ""
     first, *others = parts
