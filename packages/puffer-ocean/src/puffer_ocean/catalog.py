@@ -31,22 +31,33 @@ def env_specs() -> list[EnvSpec]:
 
 
 def _spec(table: EnvTable) -> EnvSpec:
-    toml = f"envs/{table.name}/{table.name}.toml"
+    folder = f"envs/{table.name}"
+    toml = f"{folder}/{table.name}.toml"
+    policy = f"puffer_ocean.envs.{table.name}.policy:{_class_name(table.name)}Policy"
     return EnvSpec(
         id=f"ocean-{table.name}",
         entry_point="puffer_ocean:OceanEnv",
         kwargs={"name": table.name},
         parameters=parameters.declared(table),
         batched=True,
-        config=f"puffer_ocean:{toml}" if resources.files("puffer_ocean").joinpath(toml).is_file() else None,
+        config=f"puffer_ocean:{toml}" if _is_shipped(toml) else None,
+        policy=policy if _is_shipped(f"{folder}/policy.py") else None,
         version=str(table.version),
         aliases=(f"puffer_{table.name}",),
     )
 
 
+def _is_shipped(path: str) -> bool:
+    return resources.files("puffer_ocean").joinpath(path).is_file()
+
+
 def class_names() -> dict[str, str]:
     """Return the name of each environment's class, such as Squared, and the environment's own name."""
-    return {"".join(word.capitalize() for word in name.split("_")): name for name in built_tables()}
+    return {_class_name(name): name for name in built_tables()}
+
+
+def _class_name(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 @cache
