@@ -5,8 +5,17 @@ import torch
 
 from puffer_train.advantages import masked_moments
 from puffer_train.losses import STATISTIC_NAMES, explained_variance, ppo_loss
+from puffer_train.native import kernels
 
 SETTINGS = {"clip_coef": 0.2, "vf_coef": 0.5, "vf_clip_coef": None, "ent_coef": 0.01}
+
+
+@pytest.fixture(autouse=True, params=["one loop", "plain operations"])
+def form(request, monkeypatch):
+    if request.param == "plain operations":
+        monkeypatch.setattr("puffer_train.losses.kernels", lambda: None)
+    elif kernels() is None:
+        pytest.skip("needs the compiled loops")
 
 
 def sample(num_steps=40, seed=0):
@@ -42,6 +51,11 @@ def test_equals_the_textbook(vf_clip_coef):
         error = torch.max(error, (tensors["old_values"] + moved - tensors["targets"]) ** 2)
     expected = -surrogate.mean() + 0.5 * 0.5 * error.mean() - 0.01 * tensors["entropies"].mean()
     torch.testing.assert_close(loss.total, expected)
+    current = [tensors[name] for name in ("log_probs", "entropies", "values")]
+    gradients = [torch.autograd.grad(3.0 * total, current) for total in (loss.total, expected)]
+    torch.testing.assert_close(*gradients)
+    torch.testing.assert_close(loss.ratios, ratio.detach())
+    assert statistic(loss, "entropy") == pytest.approx(tensors["entropies"].mean().item(), rel=1e-5)
     assert statistic(loss, "policy_loss") == pytest.approx(-surrogate.mean().item(), rel=1e-5)
     assert statistic(loss, "value_loss") == pytest.approx(0.5 * error.mean().item(), rel=1e-5)
     assert statistic(loss, "old_approx_kl") == pytest.approx(-log_ratio.mean().item(), rel=1e-4)

@@ -25,3 +25,26 @@ def add_moments(
     mean: npt.NDArray[np.float64],
     totals: npt.NDArray[np.float64],
 ) -> None: ...
+def sample_categorical(
+    logits: npt.NDArray[np.float32],
+    noise: npt.NDArray[np.float32],
+    actions: npt.NDArray[np.int32],
+    log_probs: npt.NDArray[np.float32],
+) -> bool: ...
+def ppo_terms(
+    log_probs: npt.NDArray[np.float32],
+    entropies: npt.NDArray[np.float32],
+    values: npt.NDArray[np.float32],
+    old_log_probs: npt.NDArray[np.float32],
+    old_values: npt.NDArray[np.float32],
+    advantages: npt.NDArray[np.float32],
+    targets: npt.NDArray[np.float32],
+    weights: npt.NDArray[np.float32],
+    clip_coef: float,
+    vf_coef: float,
+    vf_clip_coef: float,
+    ent_coef: float,
+    ratios: npt.NDArray[np.float32],
+    gradients: npt.NDArray[np.float32],
+    sums: npt.NDArray[np.float32],
+) -> None: ...

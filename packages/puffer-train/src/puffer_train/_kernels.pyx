@@ -1,5 +1,8 @@
-"""Loops of the trainer that are slow as array operations. Callers check shapes; see advantages.py, noise.py."""
+"""Loops of the trainer that are slow as array operations. Callers check shapes; see advantages.py, noise.py,
+sampling.py, losses.py, normalization.py.
+"""
 
+from libc.math cimport INFINITY, expf, fabsf, logf
 from libc.stdint cimport int64_t, uint64_t
 
 cdef uint64_t GOLDEN_GAMMA = 0x9E3779B97F4A7C15U
@@ -98,3 +101,98 @@ def add_moments(
                     distance = row[j] - means[j]
                     sums[j] += distance
                     squares[j] += distance * distance
+
+
+def sample_categorical(const float[:, ::1] logits, const float[:, ::1] noise, int[::1] actions, float[::1] log_probs):
+    """Write a choice per row, its distribution inverted at a uniform number, and the choice's log-probability.
+
+    Returns False, with nothing of use written, if a row has no finite largest logit.
+    """
+    cdef Py_ssize_t i, j, choice
+    cdef Py_ssize_t num_choices = logits.shape[1]
+    cdef const float *row
+    cdef float top, total, wanted, reached
+    cdef bint is_finite = True
+    with nogil:
+        for i in range(logits.shape[0]):
+            row = &logits[i, 0]
+            choice = 0
+            for j in range(1, num_choices):
+                if not row[j] <= row[choice]:  # NaN wins
+                    choice = j
+            top = row[choice]
+            is_finite = fabsf(top) < INFINITY
+            if not is_finite:
+                break
+            total = 0.0
+            for j in range(num_choices):
+                total += expf(row[j] - top)
+            wanted = noise[i, 0] * total
+            reached = 0.0
+            for j in range(num_choices):
+                reached += expf(row[j] - top)
+                if reached > wanted:
+                    choice = j
+                    break
+            actions[i] = <int>choice
+            log_probs[i] = row[choice] - top - logf(total)
+    return is_finite
+
+
+def ppo_terms(
+    const float[::1] log_probs,
+    const float[::1] entropies,
+    const float[::1] values,
+    const float[::1] old_log_probs,
+    const float[::1] old_values,
+    const float[::1] advantages,
+    const float[::1] targets,
+    const float[::1] weights,
+    float clip_coef,
+    float vf_coef,
+    float vf_clip_coef,
+    float ent_coef,
+    float[::1] ratios,
+    float[:, ::1] gradients,
+    float[::1] sums,
+):
+    """Write the probability ratios, the loss's gradients by log-probability, entropy and value, and its sums.
+
+    `sums` are those of `losses.STATISTIC_NAMES`. vf_clip_coef may be infinite.
+    """
+    cdef Py_ssize_t i
+    cdef float log_ratio, ratio, bounded, slope, error, change, far
+    cdef double policy_loss = 0.0, value_loss = 0.0, entropy = 0.0, old_kl = 0.0, kl = 0.0
+    cdef double clip_fraction = 0.0, importance = 0.0
+    with nogil:
+        for i in range(log_probs.shape[0]):
+            log_ratio = log_probs[i] - old_log_probs[i]
+            ratio = expf(log_ratio)
+            ratios[i] = ratio
+            bounded = min(max(ratio, 1.0 - clip_coef), 1.0 + clip_coef)
+            # The larger of two losses counts; where the bound does not bind they are one.
+            if -advantages[i] * ratio >= -advantages[i] * bounded:
+                slope = -advantages[i] * ratio
+                policy_loss += weights[i] * slope
+            else:
+                slope = 0.0
+                policy_loss -= weights[i] * advantages[i] * bounded
+            gradients[0, i] = weights[i] * slope
+            gradients[1, i] = -ent_coef * weights[i]
+            error = values[i] - targets[i]
+            change = values[i] - old_values[i]
+            far = old_values[i] + min(max(change, -vf_clip_coef), vf_clip_coef) - targets[i]
+            if fabsf(change) > vf_clip_coef and far * far > error * error:  # the bounded value counts and has no slope
+                gradients[2, i] = 0.0
+                value_loss += weights[i] * far * far
+            else:
+                gradients[2, i] = vf_coef * weights[i] * error
+                value_loss += weights[i] * error * error
+            entropy += weights[i] * entropies[i]
+            old_kl -= weights[i] * log_ratio
+            kl += weights[i] * (ratio - 1.0 - log_ratio)
+            importance += weights[i] * ratio
+            if fabsf(ratio - 1.0) > clip_coef:
+                clip_fraction += weights[i]
+    sums[0], sums[1], sums[2], sums[3] = policy_loss, 0.5 * value_loss, entropy, old_kl
+    sums[4], sums[5], sums[6] = kl, clip_fraction, importance

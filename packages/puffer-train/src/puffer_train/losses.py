@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import torch
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from puffer_train.native import kernels
 
 STATISTIC_NAMES = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl", "clipfrac", "importance")
 """What `Loss.statistics` holds, in its order."""
@@ -62,6 +67,12 @@ def ppo_loss(
         vf_clip_coef: The value loss is the larger of that of v and of v kept this near the old value. None: that of v.
         ent_coef: c_e.
     """
+    native = kernels() if log_probs.device.type == "cpu" else None
+    if native is not None:
+        given = (old_log_probs, old_values, advantages, targets, weights)
+        coefficients = (clip_coef, vf_coef, math.inf if vf_clip_coef is None else vf_clip_coef, ent_coef)
+        total, statistics, ratios = _NativeLoss.apply(log_probs, entropies, values, given, coefficients, native)
+        return Loss(total, statistics, ratios, values.detach())
     log_ratios = log_probs - old_log_probs
     ratios = log_ratios.exp()
     unclipped = -advantages * ratios
@@ -82,6 +93,38 @@ def ppo_loss(
         old_kl = -torch.dot(log_ratios, weights)
         statistics = torch.stack([policy_loss, value_loss, entropy, old_kl, kl, clip_fraction, importance]).detach()
     return Loss(total, statistics, ratios.detach(), values.detach())
+
+
+class _NativeLoss(Function):
+    """`ppo_loss` and its gradient in one loop over the steps, where thirty small operations take longer to begin."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        log_probs: torch.Tensor,
+        entropies: torch.Tensor,
+        values: torch.Tensor,
+        given: tuple[torch.Tensor, ...],
+        coefficients: tuple[float, float, float, float],
+        native: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the total, the statistics and the ratios."""
+        ratios = torch.empty_like(log_probs)
+        gradients = log_probs.new_empty(3, len(log_probs))
+        sums = log_probs.new_empty(len(STATISTIC_NAMES))
+        arrays = [part.detach().contiguous().numpy() for part in (log_probs, entropies, values, *given)]
+        native.ppo_terms(*arrays, *coefficients, ratios.numpy(), gradients.numpy(), sums.numpy())
+        ctx.save_for_backward(gradients)
+        ctx.mark_non_differentiable(sums, ratios)
+        _, vf_coef, _, ent_coef = coefficients
+        return sums[0] + vf_coef * sums[1] - ent_coef * sums[2], sums, ratios
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_total: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
+        """Scale the gradients that the loop found."""
+        by_log_prob, by_entropy, by_value = ctx.saved_tensors[0] * grad_total
+        return by_log_prob, by_entropy, by_value, None, None, None
 
 
 def explained_variance(target_moments: torch.Tensor, residual_moments: torch.Tensor) -> torch.Tensor:

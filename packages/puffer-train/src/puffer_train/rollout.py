@@ -26,6 +26,7 @@ from puffer_train.experience import Experience, Rows
 from puffer_train.finite import RowPlaces, check_outputs, check_rewards
 from puffer_train.interval import Interval
 from puffer_train.noise import fill_uniform
+from puffer_train.sampling import Sampler
 
 Select = slice | torch.Tensor
 _CARRIED = ("observations", "actions", "log_probs", "values", "valid", "resets")
@@ -76,6 +77,7 @@ class Rollout:
         self._acted = np.zeros(num_agents, np.bool_)
         self._held: Batch | None = None
         self.is_started = False
+        self._sampler = Sampler(policy.action_head, self.device)
         self._noise = np.zeros((num_agents, policy.action_head.num_noise), np.float32)
         self._reset_seed = seed
         self._has_told_no_final_observations = False
@@ -242,18 +244,17 @@ class Rollout:
         """Choose and send actions for a batch, and store the step."""
         started = time.perf_counter()
         parameters, values, new_state = self._forward(batch.rows, batch.observations)
-        head = self.policy.action_head
         noise = self._noise[: len(batch.ids)]
         fill_uniform(noise, self.seed, self._num_steps[batch.ids], batch.ids + self.first_row)
         check_outputs(batch.observations, values, parameters, self._places(batch.ids))
-        actions, log_probs = head.sample_with_log_prob(parameters, self._tensor(noise), batch.action_mask)
+        actions, log_probs = self._sampler.draw(parameters, noise, batch.action_mask)
         chosen = time.perf_counter()
         self._store(batch, actions, values, log_probs)
         self._set_state(batch.rows, new_state)
         self._acted[batch.ids] = batch.masks
         self._num_steps[batch.ids] += 1
         stored = time.perf_counter()
-        self.vec.send(head.env_actions(actions).cpu().numpy())
+        self.vec.send(self.policy.action_head.env_actions(actions).cpu().numpy())
         self.seconds["policy"] += chosen - started
         self.seconds["copy"] += stored - chosen
         self.seconds["env"] += time.perf_counter() - stored
