@@ -28,7 +28,7 @@ from puffer_train.interval import Interval
 from puffer_train.noise import fill_uniform
 from puffer_train.sampling import Sampler
 
-Select = slice | torch.Tensor
+Select = slice | npt.NDArray[np.int64]
 _CARRIED = ("observations", "actions", "log_probs", "values", "valid", "resets")
 
 
@@ -197,13 +197,11 @@ class Rollout:
             truncations = truncations & acted
         written = (slots > 0) & (slots <= experience.num_slots)
         cut = np.flatnonzero(truncations & ~terminals & written)
-        reward_tensor = self._tensor(rewards)
-        terminal_tensor, truncation_tensor = self._tensor(terminals), self._tensor(truncations)
         for slot, select, part in self._by_slot(slots, rows, ids):
             if 0 < slot <= experience.num_slots:
-                experience.write("rewards", part, slot - 1, reward_tensor[select])
-                experience.write("terminals", part, slot - 1, terminal_tensor[select])
-                experience.write("truncations", part, slot - 1, truncation_tensor[select])
+                experience.write("rewards", part, slot - 1, rewards[select])
+                experience.write("terminals", part, slot - 1, terminals[select])
+                experience.write("truncations", part, slot - 1, truncations[select])
         if not len(cut):
             return
         if self.vec.has_final_observations:
@@ -233,10 +231,9 @@ class Rollout:
         """Keep a batch for the updated policy; its values bootstrap the segments that just ended."""
         _, values, _ = self._forward(batch.rows, batch.observations)
         check_outputs(batch.observations, values, None, self._places(batch.ids))
-        resets = self._tensor(batch.resets)
         for slot, select, part in self._by_slot(self._slots[batch.ids], batch.rows, batch.ids):
             if slot == self.experience.num_slots:
-                self.experience.write_end(part, slot, batch.observations[select], resets[select])
+                self.experience.write_end(part, slot, batch.observations[select], batch.resets[select])
                 self.experience.write_end_values(part, slot, values[select])
         self._held = batch.copy()
 
@@ -269,24 +266,23 @@ class Rollout:
         return parameters.float(), values.float().reshape(-1), new_state
 
     def _store(self, batch: Batch, actions: torch.Tensor, values: torch.Tensor, log_probs: torch.Tensor) -> None:
-        masks, resets = self._tensor(batch.masks), self._tensor(batch.resets)
         slots = self._slots[batch.ids]
         num_slots = self.experience.num_slots
         for slot, select, part in self._by_slot(slots, batch.rows, batch.ids):
-            observations = batch.observations[select]
+            observations, part_values = _pick(batch.observations, select), _pick(values, select)
             if slot and slot <= num_slots and slot % self.experience.horizon == 0:
-                self.experience.write_end(part, slot, observations, resets[select])
-                self.experience.write_end_values(part, slot, values[select])
+                self.experience.write_end(part, slot, observations, batch.resets[select])
+                self.experience.write_end_values(part, slot, part_values)
             target, at = (self.experience, slot) if slot < num_slots else (self._carry, 0)
             is_start = at % target.horizon == 0
             if is_start and self._state:
                 target.write_start(part, at, tuple(state[part] for state in self._state))
             target.write("observations", part, at, observations)
-            target.write("actions", part, at, actions[select])
-            target.write("values", part, at, values[select])
-            target.write("log_probs", part, at, log_probs[select])
-            target.write("valid", part, at, masks[select])
-            target.write("resets", part, at, False if is_start else resets[select])
+            target.write("actions", part, at, _pick(actions, select))
+            target.write("values", part, at, part_values)
+            target.write("log_probs", part, at, _pick(log_probs, select))
+            target.write("valid", part, at, batch.masks[select])
+            target.write("resets", part, at, False if is_start else batch.resets[select])
             if batch.action_mask is not None:
                 target.write("action_mask", part, at, batch.action_mask[select])
         self.num_agent_steps += int(np.count_nonzero(batch.masks & (slots < num_slots)))
@@ -309,8 +305,7 @@ class Rollout:
             return
         for slot in np.unique(slots).tolist():
             select = np.flatnonzero(slots == slot)
-            index = torch.from_numpy(select).to(self.device)
-            yield slot, index, torch.from_numpy(ids[select]).to(self.device)
+            yield slot, select, self._tensor(ids[select])
 
     def _carried_names(self) -> tuple[str, ...]:
         return _CARRIED if self._carry.action_mask is None else (*_CARRIED, "action_mask")
@@ -371,3 +366,8 @@ class Rollout:
                 getattr(self._carry, name).copy_(value)
         held = state["held"]
         self._held = None if held is None else Batch.from_state_dict(held, self.device)
+
+
+def _pick(tensor: torch.Tensor, select: Select) -> torch.Tensor:
+    """Return some rows; all of them, the usual case, without the time that an index takes."""
+    return tensor if isinstance(select, slice) else tensor[select]
