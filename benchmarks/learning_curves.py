@@ -103,7 +103,7 @@ TASKS = {
     "ocean-squared": Task("perf", 0.95),
     "ocean-target": Task("score", 8),
     "ocean-pong": Task("score", 18),
-    "ocean-breakout": Task("score", 300),
+    "ocean-breakout": Task("score", 600),
 }
 
 

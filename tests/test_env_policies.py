@@ -10,14 +10,22 @@ import puffer_vector
 from puffer_spaces import load_object, spec
 from puffer_train.cli import main
 
-FORMS = [{}, {"continuous": True}, {"brick_rows": 1, "brick_cols": 3}, {"puffer3": True}]
+FORMS = [
+    ("ocean-breakout", {}),
+    ("ocean-breakout", {"continuous": True}),
+    ("ocean-breakout", {"brick_rows": 1, "brick_cols": 3}),
+    ("ocean-target", {}),
+    ("ocean-target", {"num_agents": 1, "num_goals": 1}),
+    ("ocean-target", {"num_agents": 3, "num_goals": 7}),
+]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_network_fits_every_form_of_its_environment(form: dict) -> None:
-    with puffer_vector.make("ocean-breakout", num_envs=4, seed=1, **form) as vec:
-        policy = load_object(spec("ocean-breakout").policy)(vec, hidden_size=16)
-        trainer = puffer_train.PuffeRL(vec, policy, horizon=8, batch_size=32, minibatch_size=32, cpu_threads=1)
+@pytest.mark.parametrize(("env_id", "form"), FORMS, ids=str)
+def test_network_fits_every_form_of_its_environment(env_id: str, form: dict) -> None:
+    with puffer_vector.make(env_id, num_envs=4, seed=1, **form) as vec:
+        policy = load_object(spec(env_id).policy)(vec, hidden_size=16)
+        steps = 8 * vec.num_agents
+        trainer = puffer_train.PuffeRL(vec, policy, horizon=8, batch_size=steps, minibatch_size=steps, cpu_threads=1)
         trainer.evaluate()
         assert np.isfinite(list(trainer.train().values())).all()
 

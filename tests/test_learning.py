@@ -25,6 +25,7 @@ pytestmark = pytest.mark.learning
         ("gym-Acrobot-v1", "episode_return", -100, 60),
         ("gym-Pendulum-v1", "episode_return", -200, 60),
         ("gym-LunarLander-v3", "episode_return", 200, 120),
+        ("ocean-target", "score", 12, 120),
         ("ocean-breakout", "score", 600, 180),
     ],
 )

@@ -1,0 +1,1 @@
+"""Target: rules in C, the settings it is trained with, and a network."""
