@@ -32,6 +32,7 @@ COMPILED = ["puffer-vector", "puffer-ocean", "puffer-train"]
 TEST_TOOLS = ["pytest", "pytest-timeout", "hypothesis"]
 BUILD_TOOLS = ["hatchling", "Cython", "setuptools"]  # the tests of the build hook build outside isolation
 INTEGRATION_TOOLS = [*TEST_TOOLS, "psutil"]
+WITH_RAY = [f"packages/puffer-vector/tests/test_{name}.py" for name in ("remote", "faults")]
 LINT_TOOLS = ["ruff", "mypy", "import-linter"]
 CONSTRAINTS = ["-c", str(ROOT / "constraints.txt")]
 
@@ -101,9 +102,9 @@ def tests(session: nox.Session, package: str) -> None:
 
 @nox.session
 def integration(session: nox.Session) -> None:
-    """Test what needs several packages: the guides, the READMEs, training, resuming, the command line."""
-    install(session, PACKAGES, *INTEGRATION_TOOLS)
-    pytest(session, "tests", "-m", "not learning")
+    """Test what needs several packages or Ray: the guides, the READMEs, training, resuming, the command line."""
+    install(session, PACKAGES, *INTEGRATION_TOOLS, "ray")
+    pytest(session, "tests", *WITH_RAY)
 
 
 @nox.session
@@ -199,7 +200,7 @@ def minimum(session: nox.Session) -> None:
     session.install("-q", "-c", str(file), *INTEGRATION_TOOLS, *BUILD_TOOLS, *paths(PACKAGES))
     for package in PACKAGES:
         pytest(session, f"packages/{package}")
-    pytest(session, "tests", "-m", "not learning")
+    pytest(session, "tests")
 
 
 @nox.session(default=False)
