@@ -45,6 +45,21 @@ def sb3(num_envs: int, processes: bool) -> tuple[Callable[[Any], Any], Callable[
     return vector.step, vector.close
 
 
+def bare(num_envs: int) -> tuple[Callable[[Any], Any], Callable[[], None]]:
+    """Step the envs and do nothing else: what a vector env in one process could reach at most."""
+    envs = [make_env() for _ in range(num_envs)]
+    for env in envs:
+        env.reset(seed=0)
+
+    def step(actions: Any) -> None:
+        for env, action in zip(envs, actions.tolist(), strict=True):
+            _, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                env.reset()
+
+    return step, lambda: None
+
+
 def rate(step: Callable[[Any], Any], num_envs: int, seconds: float) -> float:
     """Return env steps per second with random actions."""
     rng = np.random.default_rng(0)
@@ -68,6 +83,7 @@ def main() -> None:
     print(machine())
     for num_envs in arguments.num_envs:
         cases: dict[str, Callable[[], tuple[Callable[[Any], Any], Callable[[], None]]]] = {
+            "bare envs, no vector env": lambda n=num_envs: bare(n),
             "puffer-vector serial": lambda n=num_envs: ours(n, "serial", None),
             f"puffer-vector processes, {cpus} workers": lambda n=num_envs: ours(n, "processes", cpus),
             "gymnasium SyncVectorEnv": lambda n=num_envs: gymnasium(n, False),
