@@ -1,5 +1,6 @@
 import numpy as np
 import numpy.typing as npt
+import torch
 
 def fill_uniform(
     out: npt.NDArray[np.float32], key: int, steps: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
@@ -47,4 +48,17 @@ def ppo_terms(
     ratios: npt.NDArray[np.float32],
     gradients: npt.NDArray[np.float32],
     sums: npt.NDArray[np.float32],
+) -> None: ...
+def clip_gradients(gradients: list[torch.Tensor], max_norm: float) -> float: ...
+def adamw_step(
+    parameters: list[torch.Tensor],
+    gradients: list[torch.Tensor],
+    means: list[torch.Tensor],
+    squares: list[torch.Tensor],
+    steps: list[torch.Tensor],
+    learning_rate: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
 ) -> None: ...

@@ -1,8 +1,8 @@
 """Loops of the trainer that are slow as array operations. Callers check shapes; see advantages.py, noise.py,
-sampling.py, losses.py, normalization.py.
+sampling.py, losses.py, normalization.py, optim_host.py.
 """
 
-from libc.math cimport INFINITY, expf, fabsf, logf
+from libc.math cimport INFINITY, expf, fabsf, logf, pow, sqrt, sqrtf
 from libc.stdint cimport int64_t, uint64_t
 
 cdef uint64_t GOLDEN_GAMMA = 0x9E3779B97F4A7C15U
@@ -196,3 +196,74 @@ def ppo_terms(
                 clip_fraction += weights[i]
     sums[0], sums[1], sums[2], sums[3] = policy_loss, 0.5 * value_loss, entropy, old_kl
     sums[4], sums[5], sums[6] = kl, clip_fraction, importance
+
+
+def clip_gradients(list gradients, double max_norm):
+    """Scale tensors in place so that their common norm is at most max_norm; return what it was."""
+    cdef Py_ssize_t i, count
+    cdef float *gradient
+    cdef float scale
+    cdef double total = 0.0
+    for tensor in gradients:
+        total += sum_of_squares(<const float *><size_t>tensor.data_ptr(), tensor.numel())
+    cdef double norm = sqrt(total)
+    if norm + 1e-6 <= max_norm:
+        return norm
+    scale = max_norm / (norm + 1e-6)
+    for tensor in gradients:
+        gradient = <float *><size_t>tensor.data_ptr()
+        count = tensor.numel()
+        for i in range(count):
+            gradient[i] *= scale
+    return norm
+
+
+cdef double sum_of_squares(const float *x, Py_ssize_t count) noexcept nogil:
+    cdef Py_ssize_t i, j
+    cdef double[4] sums = [0.0, 0.0, 0.0, 0.0]  # side by side, as one sum would wait for each addition
+    for i in range(count // 4):
+        for j in range(4):
+            sums[j] += <double>x[4 * i + j] * x[4 * i + j]
+    for i in range(count - count % 4, count):
+        sums[0] += <double>x[i] * x[i]
+    return sums[0] + sums[1] + sums[2] + sums[3]
+
+
+def adamw_step(
+    list parameters,
+    list gradients,
+    list means,
+    list squares,
+    list steps,
+    double learning_rate,
+    double beta1,
+    double beta2,
+    double eps,
+    double weight_decay,
+):
+    """Take a step with each parameter, its moments and its number of steps, all of them tensors."""
+    cdef Py_ssize_t i, j, count
+    cdef float *x
+    cdef const float *gradient
+    cdef float *mean
+    cdef float *square
+    cdef float *step
+    cdef float step_size, root, keep = 1.0 - learning_rate * weight_decay
+    cdef float decay1 = beta1, decay2 = beta2, new1 = 1.0 - beta1, new2 = 1.0 - beta2, least = eps
+    for i in range(len(parameters)):
+        count = parameters[i].numel()
+        if not count == gradients[i].numel() == means[i].numel() == squares[i].numel():
+            raise ValueError(f"a parameter's gradient and moments must have its {count} elements; got others.")
+        x = <float *><size_t>parameters[i].data_ptr()
+        gradient = <const float *><size_t>gradients[i].data_ptr()
+        mean = <float *><size_t>means[i].data_ptr()
+        square = <float *><size_t>squares[i].data_ptr()
+        step = <float *><size_t>steps[i].data_ptr()
+        step[0] += 1.0
+        step_size = learning_rate / (1.0 - pow(beta1, step[0]))
+        root = sqrt(1.0 - pow(beta2, step[0]))
+        with nogil:
+            for j in range(count):
+                mean[j] = decay1 * mean[j] + new1 * gradient[j]
+                square[j] = decay2 * square[j] + new2 * gradient[j] * gradient[j]
+                x[j] = keep * x[j] - step_size * mean[j] / (sqrtf(square[j]) / root + least)

@@ -48,7 +48,7 @@ def fill_uniform(
 def permutation(seed: int, epoch: int, pass_index: int, block: int, size: int) -> npt.NDArray[np.int64]:
     """Return a random order of range(size), keyed (seed, epoch, pass_index, block): int64 (size,)."""
     key = hash3(hash3(seed, ORDER_STREAM, epoch), pass_index, block)
-    return np.argsort(_hash(np.full(1, key, np.uint64), np.arange(size)), kind="stable")
+    return np.argsort(_hash(np.full(1, key, np.uint64), np.arange(size)))  # no two hashes are equal: one order
 
 
 def uniforms(seed: int, epoch: int, index: int, size: int) -> npt.NDArray[np.float32]:

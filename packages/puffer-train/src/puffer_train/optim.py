@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from puffer_train.optim_host import HostAdamW, is_small
+
 if TYPE_CHECKING:
     from puffer_train.config import TrainConfig
 
@@ -40,7 +42,9 @@ class Optimizer:
     def zero_grad(self) -> None:
         """Forget the gradients."""
         for part in self.parts:
-            part.zero_grad(set_to_none=True)
+            for group in part.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return moments and settings."""
@@ -81,6 +85,9 @@ def make_optimizer(config: TrainConfig, parameters: Iterable[torch.nn.Parameter]
         "eps": config.adam_eps,
         "fused": fused,
     }
+    if is_small(trained) and config.optimizer != "muon":
+        weight_decay = config.weight_decay if config.optimizer == "adamw" else 0.0
+        return Optimizer(HostAdamW(trained, weight_decay=weight_decay, **adam))
     if config.optimizer == "adam":
         return Optimizer(torch.optim.Adam(trained, **adam))
     if config.optimizer == "adamw":

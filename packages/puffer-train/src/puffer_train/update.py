@@ -19,6 +19,7 @@ from puffer_train.experience import Experience
 from puffer_train.losses import STATISTIC_NAMES, Loss, explained_variance, ppo_loss
 from puffer_train.noise import permutation
 from puffer_train.optim import Optimizer
+from puffer_train.optim_host import clip_gradients
 
 CPU_MICROBATCH_SIZE = 4096
 """Rows whose activations stay in a core's cache: a third faster than minibatches of 32768 at once (width 128)."""
@@ -245,7 +246,7 @@ class Update:
             learner.optimizer.zero_grad()
             return False
         learner.ranks.sum_gradients_(learner.parameters)
-        norm = torch.nn.utils.clip_grad_norm_(learner.parameters, self.config.max_grad_norm)
+        norm = clip_gradients(learner.parameters, self.config.max_grad_norm)
         learner.optimizer.step()
         learner.optimizer.zero_grad()
         self._statistics += statistics
