@@ -121,7 +121,7 @@ def test_what_needs_no_torch_does_not_wait_for_it(words):
 
 @pytest.mark.parametrize("redirection", [">&-", "2>&- >&-", ">/dev/full"])
 def test_an_output_that_is_closed_or_full_gives_no_traceback(redirection):
-    command = f"{shlex.quote(sys.executable)} -m puffer_train.cli envs {redirection}"
+    command = f"{shlex.quote(sys.executable)} -m puffer_train.cli help {redirection}"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
 
     full = "puffer: the output must take what is printed; No space left on device.\n"
