@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from puffer_policies.discrete import CategoricalHead
+from puffer_policies import CategoricalHead
 from puffer_train.native import kernels
 
 MAX_NATIVE_LOGITS = 8192
