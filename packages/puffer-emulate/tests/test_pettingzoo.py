@@ -7,86 +7,11 @@ import pytest
 from gymnasium import spaces
 
 from puffer_emulate import PettingZooPufferEnv, creator_of, emulate
-from puffer_spaces import as_puffer_env, check_env, world_seed
+from puffer_spaces import as_puffer_env, world_seed
 
 
-class Scripted:
-    """A parallel env whose agents are present as a script says; observations are (agent's number, step)."""
-
-    metadata = {"name": "scripted"}  # noqa: RUF012
-    render_mode = None
-
-    def __init__(self, agents="abc", script=None, length=100, ends=None, shuffle=False, low=0):
-        self.possible_agents = list(agents)
-        self.script = script
-        self.length = length
-        self.ends = ends or {}
-        self.shuffle = np.random.default_rng(0) if shuffle else None
-        self.low = low
-        self.received = []
-        self.resets = []
-        self.buffers = {agent: np.zeros(2, np.float32) for agent in self.possible_agents}
-        self.agents = []
-
-    def observation_space(self, agent):
-        return spaces.Box(-1, 1000, (2,), np.float32)
-
-    def action_space(self, agent):
-        return spaces.Discrete(20, start=self.low)
-
-    def reset(self, seed=None, options=None):
-        self.resets.append((seed, options))
-        self.step_count = 0
-        self.dead = set()
-        self.agents = self.present()
-        return self.ordered(self.agents, self.observe), {agent: {"id": agent, "seed": seed} for agent in self.agents}
-
-    def observe(self, agent):
-        self.buffers[agent][:] = (self.possible_agents.index(agent), self.step_count)
-        return self.buffers[agent]
-
-    def present(self):
-        agents = self.possible_agents if self.script is None else self.script(self.step_count)
-        return [agent for agent in agents if agent not in self.dead]
-
-    def ordered(self, agents, value_of):
-        agents = list(agents)
-        if self.shuffle is not None:
-            self.shuffle.shuffle(agents)
-        return {agent: value_of(agent) for agent in agents}
-
-    def step(self, actions):
-        assert set(actions) == set(self.agents), (actions, self.agents)
-        self.received.append(dict(actions))
-        self.step_count += 1
-        ended = {agent for agent in self.agents if self.ends.get(agent) == self.step_count}
-        cut = set(self.agents) if self.step_count == self.length else set()
-        self.dead |= ended
-        present = self.present()
-        seen = [*present, *ended]
-        result = (
-            self.ordered(seen, self.observe),
-            self.ordered(seen, lambda agent: 1.0),
-            self.ordered(seen, lambda agent: agent in ended),
-            self.ordered(seen, lambda agent: agent in cut),
-            self.ordered(seen, lambda agent: {"score": 5.0} if agent in ended else {}),
-        )
-        self.agents = [] if cut else present
-        return result
-
-    def close(self): ...
-
-
-def errors(env):
-    return [finding for finding in check_env(env) if finding.severity == "error"]
-
-
-def zeros(env):
-    return np.zeros_like(env.actions)
-
-
-def test_rows_belong_to_agents_whatever_the_order_of_the_dicts():
-    env = emulate(lambda: Scripted(shuffle=True), 2)
+def test_rows_belong_to_agents_whatever_the_order_of_the_dicts(scripted):
+    env = emulate(lambda: scripted(shuffle=True), 2)
     observations, _ = env.reset(seed=0)
     for step in range(20):
         assert observations[:, 0].tolist() == [0, 1, 2, 0, 1, 2]
@@ -98,8 +23,8 @@ def test_rows_belong_to_agents_whatever_the_order_of_the_dicts():
     assert env.envs[1].received[-1] == {"a": 13, "b": 14, "c": 15}
 
 
-def test_a_plain_box_keeps_its_dtype_and_shape():
-    class Wide(Scripted):
+def test_a_plain_box_keeps_its_dtype_and_shape(scripted):
+    class Wide(scripted):
         def observation_space(self, agent):
             return spaces.Box(0, 1, (1014,), np.float32)
 
@@ -114,8 +39,8 @@ def test_a_plain_box_keeps_its_dtype_and_shape():
     assert (observations == 0.25).all()
 
 
-def test_agents_that_end_at_different_times():
-    env = emulate(lambda: Scripted("abcd", ends={"a": 2, "b": 2, "c": 4, "d": 4}))
+def test_agents_that_end_at_different_times(scripted, zeros):
+    env = emulate(lambda: scripted("abcd", ends={"a": 2, "b": 2, "c": 4, "d": 4}))
     env.reset(seed=0)
     flags, masks, rewards, seen = [], [], [], []
     for _ in range(4):
@@ -141,11 +66,11 @@ def test_agents_that_end_at_different_times():
     assert records["score"].tolist() == [5] * 4
 
 
-def test_agents_that_come_leave_and_return():
+def test_agents_that_come_leave_and_return(scripted, zeros):
     def script(step):
         return ["a", *(["b"] if step >= 5 else []), *([] if 7 <= step < 9 else ["c"])]
 
-    env = emulate(lambda: Scripted(script=script))
+    env = emulate(lambda: scripted(script=script))
     observations, infos = env.reset(seed=0)
     assert env.masks.tolist() == [True, False, True]
     assert [info["agent_index"] for info in infos] == [0, 2]
@@ -165,8 +90,8 @@ def test_agents_that_come_leave_and_return():
     assert (record["agent"], record["episode_length"], record["step"]) == (2, 7, 7)
 
 
-def test_a_returned_agent_starts_an_episode_of_its_own():
-    env = emulate(lambda: Scripted("ab", script=lambda step: ["a"] if step == 3 else ["a", "b"], length=6))
+def test_a_returned_agent_starts_an_episode_of_its_own(scripted, zeros):
+    env = emulate(lambda: scripted("ab", script=lambda step: ["a"] if step == 3 else ["a", "b"], length=6))
     env.reset(seed=0)
     for _ in range(6):
         env.step(zeros(env))
@@ -175,8 +100,8 @@ def test_a_returned_agent_starts_an_episode_of_its_own():
     assert records[["agent", "episode_length"]].tolist() == [(1, 3), (0, 6), (1, 2)]
 
 
-def test_a_world_cut_by_a_limit_starts_anew_in_the_same_step():
-    env = emulate(lambda: Scripted(length=3), 2)
+def test_a_world_cut_by_a_limit_starts_anew_in_the_same_step(scripted, zeros):
+    env = emulate(lambda: scripted(length=3), 2)
     env.reset(seed=0)
     for _ in range(3):
         observations, _, terminals, truncations, _ = env.step(zeros(env))
@@ -189,8 +114,8 @@ def test_a_world_cut_by_a_limit_starts_anew_in_the_same_step():
     assert not env.step(zeros(env))[3].any()
 
 
-def test_infos_seeds_and_options_arrive():
-    env = emulate(Scripted, 2)
+def test_infos_seeds_and_options_arrive(scripted):
+    env = emulate(scripted, 2)
     _, infos = env.reset(seed=3, first_world=4, options={"level": 1})
 
     assert [made.resets for made in env.envs] == [[(world_seed(3, 4 + world), {"level": 1})] for world in range(2)]
@@ -199,8 +124,8 @@ def test_infos_seeds_and_options_arrive():
     ]
 
 
-def test_infos_that_belong_to_no_agent_are_not_lost():
-    class Common(Scripted):
+def test_infos_that_belong_to_no_agent_are_not_lost(scripted, zeros):
+    class Common(scripted):
         def step(self, actions):
             result = super().step(actions)
             return (*result[:4], {"all": {"weather": 3}})
@@ -211,8 +136,8 @@ def test_infos_that_belong_to_no_agent_are_not_lost():
     assert env.step(zeros(env))[4] == [{"all": {"weather": 3}, "agent_index": 0}]
 
 
-def test_an_agent_that_stays_listed_after_its_end_is_not_stepped():
-    class Listed(Scripted):
+def test_an_agent_that_stays_listed_after_its_end_is_not_stepped(scripted, zeros):
+    class Listed(scripted):
         def step(self, actions):
             assert not set(actions) & self.dead
             result = super().step(dict.fromkeys(self.agents, 0) | actions)
@@ -229,8 +154,8 @@ def test_an_agent_that_stays_listed_after_its_end_is_not_stepped():
     assert len(env.env.resets) == 2
 
 
-def test_rows_and_masks_survive_new_buffers():
-    env = emulate(lambda: Scripted(ends={"b": 1}))
+def test_rows_and_masks_survive_new_buffers(scripted, zeros):
+    env = emulate(lambda: scripted(ends={"b": 1}))
     env.reset(seed=0)
     env.step(zeros(env))
     env.set_buffers(type(env.buffers).allocate(env.single_observation_space, env.single_action_space, 3))
@@ -239,55 +164,18 @@ def test_rows_and_masks_survive_new_buffers():
     assert env.step(zeros(env))[1].tolist() == [1, 0, 1]
 
 
-def test_agents_with_other_spaces_are_refused_by_name():
-    class Different(Scripted):
-        def observation_space(self, agent):
-            return spaces.Box(0, 1, (3 if agent == "a" else 5,))
-
-    with pytest.raises(
-        TypeError, match=r"all agents of scripted must have one observation_space; got .*\(3,\).*'a'.*'b'"
-    ):
-        emulate(Different)
-
-
-def test_bad_results_name_the_world_and_the_agent():
-    class Short(Scripted):
-        def step(self, actions):
-            return {}, {}, {}, {}
-
-    class Misshapen(Scripted):
-        def observe(self, agent):
-            return np.zeros(3 if agent == "b" and self.step_count else 2, np.float32)
-
-    class Vanished(Scripted):
-        def reset(self, seed=None, options=None):
-            return {}, {}
-
-    def first_step(kind):
-        env = emulate(kind)
-        env.reset(seed=0)
-        env.step(zeros(env))
-
-    with pytest.raises(TypeError, match=r"step of scripted must return five dicts .* got a tuple of 4"):
-        first_step(Short)
-    with pytest.raises(ValueError, match=r"observation of scripted, world 0, agent 'b': .*shape \(2,\)"):
-        first_step(Misshapen)
-    with pytest.raises(ValueError, match=r"reset of scripted must leave an agent in the world"):
-        first_step(Vanished)
-
-
-def test_an_object_is_one_world_and_a_creator_many():
-    assert emulate(Scripted()).num_agents == 3
-    assert creator_of(Scripted)(num_envs=2).num_agents == 6
-    assert isinstance(as_puffer_env(Scripted()), PettingZooPufferEnv)
-    for call in (lambda: emulate(Scripted(), 2), lambda: creator_of(Scripted())):
+def test_an_object_is_one_world_and_a_creator_many(scripted):
+    assert emulate(scripted()).num_agents == 3
+    assert creator_of(scripted)(num_envs=2).num_agents == 6
+    assert isinstance(as_puffer_env(scripted()), PettingZooPufferEnv)
+    for call in (lambda: emulate(scripted(), 2), lambda: creator_of(scripted())):
         with pytest.raises(ValueError, match="an env object can be one world"):
             call()
 
 
-def test_a_snapshot_holds_the_agents_that_are_there():
+def test_a_snapshot_holds_the_agents_that_are_there(scripted, zeros):
     def create():
-        return Scripted(ends={"b": 3}, length=9)
+        return scripted(ends={"b": 3}, length=9)
 
     env = emulate(create, 2)
     env.reset(seed=0)
@@ -305,99 +193,11 @@ def test_a_snapshot_holds_the_agents_that_are_there():
     assert other.episodes().tobytes() == env.episodes().tobytes()
 
 
-def test_the_contract_holds_for_agents_that_die():
-    assert errors(emulate(lambda: Scripted(ends={"b": 4}, length=9), 2)) == []
+def test_the_contract_holds_for_agents_that_die(scripted, errors):
+    assert errors(emulate(lambda: scripted(ends={"b": 4}, length=9), 2)) == []
 
 
-class Nim:
-    """An AEC game: take 1 or 2 of 5; who takes the last wins. One buffer for all observations."""
-
-    metadata = {"name": "nim"}  # noqa: RUF012
-    render_mode = None
-    possible_agents = ["first", "second"]  # noqa: RUF012
-
-    def __init__(self):
-        self.buffer = np.zeros(2, np.int8)
-        self.moves = []
-
-    def observation_space(self, agent):
-        return spaces.Dict(observation=spaces.Box(0, 5, (2,), np.int8), action_mask=spaces.Box(0, 1, (2,), np.int8))
-
-    def action_space(self, agent):
-        return spaces.Discrete(2)
-
-    def reset(self, seed=None, options=None):
-        self.left = 5
-        self.agents = list(self.possible_agents)
-        self.agent_selection = "first"
-        self.terminations = dict.fromkeys(self.agents, False)
-        self.truncations = dict.fromkeys(self.agents, False)
-        self.rewards = dict.fromkeys(self.agents, 0)
-        self._cumulative_rewards = dict.fromkeys(self.agents, 0)
-        self.infos = {agent: {} for agent in self.agents}
-
-    def observe(self, agent):
-        self.buffer[:] = (self.left, self.possible_agents.index(agent))
-        return {"observation": self.buffer, "action_mask": np.array([1, self.left > 1], np.int8)}
-
-    def agent_iter(self): ...
-
-    def last(self): ...
-
-    def step(self, action):
-        agent = self.agent_selection
-        if self.terminations[agent]:
-            assert action is None
-            self.agents.remove(agent)
-            for values in (self.terminations, self.truncations, self.rewards, self._cumulative_rewards, self.infos):
-                del values[agent]
-            self.agent_selection = self.agents[0] if self.agents else None
-            return
-        self.moves.append((agent, int(action)))
-        self._cumulative_rewards[agent] = 0
-        other = next(name for name in self.agents if name != agent)
-        self.left -= int(action) + 1
-        self.rewards = dict.fromkeys(self.agents, 0)
-        if self.left == 0:
-            self.rewards = {agent: 1, other: -1}
-            self.terminations = dict.fromkeys(self.agents, True)
-        for name, reward in self.rewards.items():
-            self._cumulative_rewards[name] += reward
-        self.agent_selection = other
-
-    def close(self): ...
-
-
-def test_turns_are_taken_one_a_step_and_both_players_learn_the_end():
-    env = emulate(Nim)
-    observations, _ = env.reset(seed=0)
-    assert env.single_observation_space == spaces.Box(0, 5, (2,), np.int8)
-    assert observations.tolist() == [[5, 0], [5, 1]]
-    assert env.action_mask.tolist() == [[True, True], [True, False]]
-
-    env.step(np.array([1, 0]))
-    assert env.observations.tolist() == [[3, 0], [3, 1]]
-    assert env.action_mask.tolist() == [[True, False], [True, True]]
-    assert env.masks.all()
-
-    env.step(np.array([0, 1]))
-    assert env.action_mask.tolist() == [[True, False], [True, False]]
-    _, rewards, terminals, _, _ = env.step(np.array([0, 0]))
-
-    assert env.env.moves == [("first", 1), ("second", 1), ("first", 0)]
-    assert rewards.tolist() == [1, -1]
-    assert terminals.all()
-    assert env.final_observations.tolist() == [[0, 0], [0, 1]]
-    assert env.observations.tolist() == [[5, 0], [5, 1]]
-    assert env.masks.all()
-    assert env.episodes()["episode_return"].tolist() == [1, -1]
-
-
-def test_the_contract_holds_for_turns():
-    assert errors(emulate(Nim, 2)) == []
-
-
-def test_real_environments_keep_the_contract():
+def test_real_environments_keep_the_contract(errors):
     pytest.importorskip("pettingzoo")
     rps = pytest.importorskip("pettingzoo.classic.rps.rps")
     tictactoe = pytest.importorskip("pettingzoo.classic.tictactoe.tictactoe")
@@ -415,97 +215,8 @@ def test_real_environments_keep_the_contract():
     assert records["episode_return"].sum() == 0
 
 
-class Returns(Scripted):
-    """Steps as a function of the right result says."""
-
-    def __init__(self, change):
-        super().__init__()
-        self.change = change
-
-    def step(self, actions):
-        return self.change(self, *super().step(actions))
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        (lambda env, o, *rest: (None, *rest), TypeError, "must return five dicts"),
-        (lambda env, o, *rest: (np.zeros((3, 2)), *rest), TypeError, "must return five dicts"),
-        (lambda env, o, r, *rest: (o, [1.0] * 3, *rest), TypeError, "must return five dicts"),
-        (lambda env, o, r, te, tr, i: (o, r, False, False, i), TypeError, "must return five dicts"),
-        (lambda env, o, r, te, tr, i: (o, r, te, tr, None), TypeError, "must return five dicts"),
-        (lambda env, *values: delattr(env, "agents") or values, TypeError, "must return five dicts .* keep env.agents"),
-        (lambda env, o, r, te, tr, i: (o, r, {"a": np.ones(2)}, tr, i), ValueError, "termination of .* agent 'a'"),
-        (lambda env, o, r, te, tr, i: (o, r, te, {"b": np.nan}, i), ValueError, "truncation of .* agent 'b'.* got nan"),
-        (lambda env, o, r, te, tr, i: (o, r, te, tr, {"b": [1]}), TypeError, "info of .* agent 'b'.* must be a dict"),
-        (lambda env, o, *rest: ({**o, "c": None}, *rest), TypeError, "agent 'c': the value must hold numbers"),
-    ],
-)
-def test_what_a_step_may_not_return_is_named(change, error, words):
-    env = emulate(lambda: Returns(change))
-    env.reset()
-
-    with pytest.raises(error, match=words):
-        env.step([0, 0, 0])
-
-
-@pytest.mark.parametrize(
-    ("result", "error", "words"),
-    [
-        ((None, {}), TypeError, "reset of scripted must return a dict of observations by agent"),
-        ((np.zeros((3, 2)), {}), TypeError, "reset of scripted must return a dict of observations by agent"),
-        (({}, {}), ValueError, "reset of scripted must leave an agent in the world"),
-    ],
-)
-def test_what_a_reset_may_not_return_is_named(result, error, words):
-    class Empty(Scripted):
-        def reset(self, seed=None, options=None):
-            return result
-
-    with pytest.raises(error, match=words):
-        emulate(Empty).reset()
-
-
-@pytest.mark.parametrize("agents", [[], ["a", "a"], None])
-def test_possible_agents_are_named_once(agents):
-    class Named(Scripted):
-        def __init__(self):
-            super().__init__()
-            self.possible_agents = agents
-
-    with pytest.raises(TypeError, match=r"possible_agents of scripted must name every agent that may come, once; got"):
-        PettingZooPufferEnv(Named)
-
-
-@pytest.mark.parametrize(
-    ("observation", "words"),
-    [
-        (np.zeros(2), "it must be a dict with 'action_mask'.* got ndarray"),
-        ({"observation": np.zeros(2)}, r"it must be a dict with 'action_mask'.* got keys \['observation'\]"),
-        ({"action_mask": [1, 1, 1]}, r"it must be a dict with 'action_mask'.* got keys \['action_mask'\]"),
-        ({"observation": np.zeros(2), "action_mask": [1, 1]}, r"action_mask must be 3 numbers.* got \[1, 1\]"),
-        ({"observation": np.zeros(2), "action_mask": None}, "action_mask must be 3 numbers"),
-        ({"observation": np.zeros(2), "action_mask": [np.nan, 1, 1]}, "action_mask must be 3 numbers"),
-    ],
-)
-def test_action_masks_that_do_not_fit_are_refused(observation, words):
-    class Masked(Scripted):
-        def observation_space(self, agent):
-            space = {"observation": spaces.Box(-1, 1, (2,)), "action_mask": spaces.Box(0, 1, (3,), np.int8)}
-            return spaces.Dict(space)
-
-        def action_space(self, agent):
-            return spaces.Discrete(3)
-
-        def observe(self, agent):
-            return observation
-
-    with pytest.raises((TypeError, ValueError), match=rf"observation of scripted, world 0, agent 'a': {words}"):
-        emulate(Masked).reset()
-
-
-def test_a_copy_of_an_env_steps_agents_and_rows_of_its_own():
-    env = PettingZooPufferEnv(Scripted, num_envs=2)
+def test_a_copy_of_an_env_steps_agents_and_rows_of_its_own(scripted):
+    env = PettingZooPufferEnv(scripted, num_envs=2)
     env.reset(seed=1)
     twin = copy.deepcopy(env)
     twin.step([0] * 6)

@@ -22,7 +22,7 @@ from puffer_emulate.wrappers import (
 )
 from puffer_emulate.wrappers.normalize import RunningMoments
 from puffer_emulate.wrappers.resize import area_weights
-from puffer_spaces import as_puffer_env, check_env
+from puffer_spaces import as_puffer_env
 
 
 class Counter(gymnasium.Env):
@@ -75,16 +75,6 @@ class Pair:
     def close(self): ...
 
 
-def zeros(env):
-    return np.zeros_like(env.actions)
-
-
-def errors(env):
-    # Wrappers of rewards leave the records as they are, in the env's own unit.
-    findings = check_env(env, skip=("episode_records",))
-    return [finding for finding in findings if finding.severity == "error"]
-
-
 def wrappers():
     yield "FrameStack", lambda env: FrameStack(env, 3)
     yield "ClipReward", ClipReward
@@ -96,8 +86,9 @@ def wrappers():
 
 @pytest.mark.parametrize("wrap", [wrap for _, wrap in wrappers()], ids=[name for name, _ in wrappers()])
 @pytest.mark.parametrize("creator", [Counter, lambda: ParallelTimeLimit(Pair(), 5)])
-def test_a_wrapped_env_keeps_the_contract_and_its_state(wrap, creator):
-    assert errors(wrap(emulate(creator, 2))) == []
+def test_a_wrapped_env_keeps_the_contract_and_its_state(errors, zeros, wrap, creator):
+    # Wrappers of rewards leave the records as they are, in the env's own unit.
+    assert errors(wrap(emulate(creator, 2)), skip=("episode_records",)) == []
 
     env, other = wrap(emulate(creator, 2)), wrap(emulate(creator, 2))
     env.reset(seed=0)
@@ -112,7 +103,7 @@ def test_a_wrapped_env_keeps_the_contract_and_its_state(wrap, creator):
     assert other.episodes().tobytes() == env.episodes().tobytes()
 
 
-def test_a_stack_starts_with_copies_and_ends_with_its_own_episode():
+def test_a_stack_starts_with_copies_and_ends_with_its_own_episode(zeros):
     env = FrameStack(emulate(Counter, 2), 2)
     observations, _ = env.reset(seed=0)
     seen = [observations[0, :, 0].tolist()]
@@ -126,7 +117,7 @@ def test_a_stack_starts_with_copies_and_ends_with_its_own_episode():
     assert seen == [[0, 0], [0, 1], [1, 2], [0, 0], [0, 1]]
 
 
-def test_images_are_stacked_along_their_channels():
+def test_images_are_stacked_along_their_channels(zeros):
     env = FrameStack(emulate(lambda: Counter(length=9, shape=(4, 5, 3), dtype=np.uint8)), 2)
     env.reset(seed=0)
     observations, *_ = env.step(zeros(env))
@@ -135,7 +126,7 @@ def test_images_are_stacked_along_their_channels():
     assert observations[0, 0, 0].tolist() == [0, 0, 0, 1, 1, 1]
 
 
-def test_the_stack_of_an_agent_that_ended_is_zero():
+def test_the_stack_of_an_agent_that_ended_is_zero(zeros):
     env = FrameStack(emulate(lambda: ParallelTimeLimit(Pair(), 4)), 2)
     env.reset(seed=0)
     seen = [env.step(zeros(env))[0][1, :, 0].tolist() for _ in range(4)]
@@ -144,7 +135,7 @@ def test_the_stack_of_an_agent_that_ended_is_zero():
     assert env.final_observations[1, :, 0].tolist() == [1, 2]
 
 
-def test_rewards_are_clipped_and_records_keep_the_envs_own():
+def test_rewards_are_clipped_and_records_keep_the_envs_own(zeros):
     env = ClipReward(emulate(Counter), low=-1, high=2)
     env.reset(seed=0)
     rewards = [env.step(zeros(env))[1].item() for _ in range(3)]
@@ -153,7 +144,7 @@ def test_rewards_are_clipped_and_records_keep_the_envs_own():
     assert env.episodes()["episode_return"].tolist() == [9]
 
 
-def test_statistics_record_what_they_see():
+def test_statistics_record_what_they_see(zeros):
     env = EpisodeStatistics(ClipReward(emulate(Counter, 2), high=2))
     env.reset(seed=0)
     for _ in range(6):
@@ -213,7 +204,7 @@ def test_running_moments_equal_those_of_all_samples(batches):
     assert np.isclose(moments.squares, samples.var() * len(samples), rtol=1e-6, atol=1e-3)
 
 
-def test_normalized_observations_have_unit_scale():
+def test_normalized_observations_have_unit_scale(zeros):
     env = NormalizeObservation(emulate(lambda: Counter(length=100), 4))
     env.reset(seed=0)
     for _ in range(400):
@@ -225,7 +216,7 @@ def test_normalized_observations_have_unit_scale():
     assert abs(rows.std() - 1) < 0.05
 
 
-def test_normalized_rewards_have_the_scale_of_their_sum():
+def test_normalized_rewards_have_the_scale_of_their_sum(zeros):
     env = NormalizeReward(emulate(lambda: Counter(length=50), 2), gamma=0.5)
     env.reset(seed=0)
     for _ in range(200):
@@ -234,7 +225,7 @@ def test_normalized_rewards_have_the_scale_of_their_sum():
     assert 0 < env.step(zeros(env))[1][0] <= 10
 
 
-def test_repeated_actions_stop_at_the_end_of_an_episode():
+def test_repeated_actions_stop_at_the_end_of_an_episode(zeros):
     env = emulate(lambda: ActionRepeat(Counter(), 2))
     env.reset(seed=0)
     results = [env.step(zeros(env))[1:3] for _ in range(2)]
@@ -244,7 +235,7 @@ def test_repeated_actions_stop_at_the_end_of_an_episode():
     assert env.episodes()["episode_return"].tolist() == [9]
 
 
-def test_repeated_actions_of_several_agents_stop_when_one_ends():
+def test_repeated_actions_of_several_agents_stop_when_one_ends(zeros):
     env = emulate(lambda: ParallelActionRepeat(Pair(), 3))
     env.reset(seed=0)
     _, rewards, terminals, _, _ = env.step(zeros(env))
@@ -255,7 +246,7 @@ def test_repeated_actions_of_several_agents_stop_when_one_ends():
     assert rewards.tolist() == [3, 0]
 
 
-def test_a_time_limit_cuts_all_agents():
+def test_a_time_limit_cuts_all_agents(zeros):
     env = emulate(lambda: ParallelTimeLimit(Pair(), 3))
     env.reset(seed=0)
     flags = [env.step(zeros(env))[3].tolist() for _ in range(3)]
