@@ -7,6 +7,7 @@ from puffer_train.advantages import masked_moments
 from puffer_train.losses import STATISTIC_NAMES, explained_variance, ppo_loss
 from puffer_train.native import kernels
 
+CURRENT = ("log_probs", "entropies", "values")
 SETTINGS = {"clip_coef": 0.2, "vf_coef": 0.5, "vf_clip_coef": None, "ent_coef": 0.01}
 
 
@@ -22,14 +23,14 @@ def sample(num_steps=40, seed=0):
     generator = torch.Generator().manual_seed(seed)
     names = ("log_probs", "entropies", "values", "old_log_probs", "old_values", "advantages", "targets")
     tensors = {name: torch.randn(num_steps, generator=generator) for name in names}
-    for name in ("log_probs", "entropies", "values"):
+    for name in CURRENT:
         tensors[name].requires_grad_(True)
     return tensors
 
 
 def loss_of(tensors, weights, **settings):
     given = dict(tensors)
-    current = [given.pop(name) for name in ("log_probs", "entropies", "values")]
+    current = [given.pop(name) for name in CURRENT]
     return ppo_loss(*current, **given, weights=weights, **{**SETTINGS, **settings})
 
 
@@ -51,7 +52,7 @@ def test_equals_the_textbook(vf_clip_coef):
         error = torch.max(error, (tensors["old_values"] + moved - tensors["targets"]) ** 2)
     expected = -surrogate.mean() + 0.5 * 0.5 * error.mean() - 0.01 * tensors["entropies"].mean()
     torch.testing.assert_close(loss.total, expected)
-    current = [tensors[name] for name in ("log_probs", "entropies", "values")]
+    current = [tensors[name] for name in CURRENT]
     gradients = [torch.autograd.grad(3.0 * total, current) for total in (loss.total, expected)]
     torch.testing.assert_close(*gradients)
     torch.testing.assert_close(loss.ratios, ratio.detach())
@@ -62,6 +63,93 @@ def test_equals_the_textbook(vf_clip_coef):
     assert statistic(loss, "approx_kl") == pytest.approx((ratio - 1 - log_ratio).mean().item(), rel=1e-4)
     assert statistic(loss, "clipfrac") == pytest.approx(((ratio - 1).abs() > 0.2).float().mean().item())
     assert statistic(loss, "importance") == pytest.approx(ratio.mean().item(), rel=1e-5)
+
+
+def loss_in_double(tensors, weights, *, clip_coef, vf_coef, vf_clip_coef, ent_coef):
+    """Return the total, the statistics by name and the gradients, all in float64."""
+    given = {name: value.detach().double() for name, value in tensors.items()}
+    current = [given[name].requires_grad_(True) for name in CURRENT]
+    log_ratios = given["log_probs"] - given["old_log_probs"]
+    ratios = log_ratios.exp()
+    gains = given["advantages"] * ratios, given["advantages"] * ratios.clamp(1 - clip_coef, 1 + clip_coef)
+    squares = (given["values"] - given["targets"]) ** 2
+    if vf_clip_coef is not None:
+        near = given["old_values"] + (given["values"] - given["old_values"]).clamp(-vf_clip_coef, vf_clip_coef)
+        squares = torch.maximum(squares, (near - given["targets"]) ** 2)
+    terms = {
+        "policy_loss": -torch.minimum(*gains),
+        "value_loss": 0.5 * squares,
+        "entropy": given["entropies"],
+        "old_approx_kl": -log_ratios,
+        "approx_kl": ratios - 1 - log_ratios,
+        "clipfrac": ((ratios - 1).abs() > clip_coef).double(),
+        "importance": ratios,
+    }
+    sums = {name: (weights.double() * term).sum() for name, term in terms.items()}
+    total = sums["policy_loss"] + vf_coef * sums["value_loss"] - ent_coef * sums["entropy"]
+    return total, sums, torch.autograd.grad(total, current)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_drawn_cases_equal_the_loss_in_double(seed):
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*choices):
+        return choices[int(torch.randint(len(choices), (), generator=generator))]
+
+    tensors = sample(draw(1, 2, 5, 33), seed)
+    settings = {"clip_coef": draw(0.1, 0.2, 0.5), "vf_clip_coef": draw(None, 0.3, 100.0), "vf_coef": draw(0.0, 2.0)}
+    settings["ent_coef"] = draw(0.0, 0.01)
+    scale = draw(1e-3, 1.0, 8.0)
+    ratios = 1.0 + scale * torch.randn(len(tensors["values"]), generator=generator)
+    ratios[(ratios < 0.01) | (((ratios - 1.0).abs() - settings["clip_coef"]).abs() < 1e-4)] = 1.0
+    tensors["old_log_probs"] = tensors["log_probs"].detach() - ratios.log()
+    tensors["advantages"] *= draw(0.0, 1.0, 1e3)
+    tensors["targets"] = tensors["targets"] * draw(1.0, 1e3)
+    weights = torch.rand(len(ratios), generator=generator) * (torch.rand(len(ratios), generator=generator) < 0.7)
+    column = torch.stack([weights, weights], 1)[:, 0]  # strided
+
+    loss = loss_of(tensors, column, **settings)
+    gradients = torch.autograd.grad(loss.total, [tensors[name] for name in CURRENT])
+    total, sums, expected_gradients = loss_in_double(tensors, weights, **settings)
+
+    torch.testing.assert_close(loss.total.double(), total, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(loss.statistics.double(), torch.stack([*sums.values()]), rtol=1e-4, atol=1e-5)
+    for found, expected in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_no_steps_have_no_loss():
+    loss = loss_of(sample(0), torch.zeros(0))
+    loss.total.backward()
+
+    assert loss.total.item() == 0.0
+    assert (loss.statistics == 0.0).all()
+
+
+@pytest.mark.parametrize("name", ["log_probs", "values", "old_log_probs", "advantages", "targets", "entropies"])
+def test_a_number_that_is_none_spoils_loss_and_gradient(name):
+    tensors = sample(5)
+    with torch.no_grad():
+        tensors[name][2] = float("nan")
+
+    loss = loss_of(tensors, torch.full((5,), 0.2))
+    by_log_prob, _, by_value = torch.autograd.grad(loss.total, [tensors[name] for name in CURRENT])
+
+    assert torch.isnan(loss.total)
+    if name in ("log_probs", "old_log_probs", "advantages"):
+        assert torch.isnan(by_log_prob).tolist() == [False, False, True, False, False]
+    elif name != "entropies":
+        assert torch.isnan(by_value).tolist() == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize("name", ["entropies", "values", "old_values", "advantages", "targets", "old_log_probs"])
+def test_a_tensor_of_another_length_is_refused(name):
+    tensors = sample(5)
+    tensors[name] = tensors[name][:4]
+
+    with pytest.raises(ValueError, match=rf"{name} must be \(num_steps,\)"):
+        loss_of(tensors, torch.full((5,), 0.2))
 
 
 def test_b2_b6_padding_changes_neither_loss_nor_gradients():
@@ -77,7 +165,7 @@ def test_b2_b6_padding_changes_neither_loss_nor_gradients():
     loss.total.backward()
 
     torch.testing.assert_close(loss.total, loss_of(tensors, torch.full((20,), 1 / 20)).total)
-    for name in ("log_probs", "entropies", "values"):
+    for name in CURRENT:
         torch.testing.assert_close(padded[name].grad[:20], tensors[name].grad)
         assert (padded[name].grad[20:] == 0).all()
 

@@ -12,6 +12,8 @@ from puffer_train import sampling
 from puffer_train.sampling import Sampler
 
 CPU = torch.device("cpu")
+NAN, INF = float("nan"), float("inf")
+EXTREMES = np.array([-np.inf, -3e38, -1e30, -200.0, -88.0, 0.0], np.float32)
 
 
 @pytest.mark.parametrize("num_choices", [1, 2, 18])
@@ -38,12 +40,46 @@ def test_noise_next_to_1_draws_a_choice_that_can_be():
     assert torch.isfinite(log_probs).all()
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_parameters_that_are_not_finite_get_the_head_s_error(bad):
-    logits = torch.tensor([[0.0, 0.0], [0.0, bad]])
+@pytest.mark.parametrize(
+    "row", [[NAN, 0, 1], [0, NAN, 1], [0, 1, NAN], [-INF, NAN, 0], [0, INF, 1], [-INF, -INF, -INF]]
+)
+def test_parameters_that_are_not_finite_get_the_head_s_error(row):
+    logits = torch.tensor([[0.0, 0.0, 0.0], row])
 
     with pytest.raises(NonFiniteParametersError):
-        Sampler(CategoricalHead([2], action_shape=()), CPU).draw(logits, np.zeros((2, 1), np.float32), None)
+        Sampler(CategoricalHead([3], action_shape=()), CPU).draw(logits, np.zeros((2, 1), np.float32), None)
+
+
+@pytest.mark.parametrize(("shape", "noise_shape"), [((2, 5), (2, 1)), ((4, 3), (1, 1)), ((2, 3), (2, 0))])
+def test_shapes_that_do_not_fit_get_the_head_s_error(shape, noise_shape):
+    with pytest.raises(ValueError, match="must be"):
+        Sampler(CategoricalHead([3], action_shape=()), CPU).draw(
+            torch.zeros(shape), np.zeros(noise_shape, np.float32), None
+        )
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_drawn_cases_invert_the_distribution(seed):
+    rng = np.random.default_rng(seed)
+    rows, num_choices = int(rng.integers(0, 20)), int(rng.integers(1, 40))
+    logits = rng.normal(0, 10.0 ** rng.integers(-3, 4), (num_choices, rows)).astype(np.float32).T  # strided
+    logits = np.where(rng.random(logits.shape) < 0.2, rng.choice(EXTREMES), logits)
+    logits[:, rng.integers(num_choices)] = rng.normal()
+    noise = rng.random((rows, 1), np.float32)
+    noise[rng.random(rows) < 0.3] = rng.choice([0.0, 1.0 - 2.0**-24])
+
+    actions, log_probs = Sampler(CategoricalHead([num_choices], action_shape=()), CPU).draw(
+        torch.from_numpy(logits), noise, None
+    )
+
+    exact = torch.from_numpy(logits).double().log_softmax(1)
+    after = exact.exp().cumsum(1)
+    before = after - exact.exp()
+    chosen = actions.long()[:, None]
+    torch.testing.assert_close(log_probs, exact.gather(1, chosen)[:, 0].float(), atol=2e-6, rtol=1e-6)
+    assert torch.isfinite(log_probs).all()
+    assert (before.gather(1, chosen).numpy() <= noise + 1e-5).all()
+    assert (noise <= after.gather(1, chosen).numpy() + 1e-5).all()
 
 
 def test_masked_actions_are_never_drawn():

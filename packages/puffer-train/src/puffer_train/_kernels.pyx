@@ -106,7 +106,7 @@ def add_moments(
 def sample_categorical(const float[:, ::1] logits, const float[:, ::1] noise, int[::1] actions, float[::1] log_probs):
     """Write a choice per row, its distribution inverted at a uniform number, and the choice's log-probability.
 
-    Returns False, with nothing of use written, if a row has no finite largest logit.
+    Returns False, with nothing of use written, if a row has NaN or infinity, or nothing but -inf.
     """
     cdef Py_ssize_t i, j, choice
     cdef Py_ssize_t num_choices = logits.shape[1]
@@ -118,15 +118,15 @@ def sample_categorical(const float[:, ::1] logits, const float[:, ::1] noise, in
             row = &logits[i, 0]
             choice = 0
             for j in range(1, num_choices):
-                if not row[j] <= row[choice]:  # NaN wins
+                if row[j] > row[choice]:
                     choice = j
             top = row[choice]
-            is_finite = fabsf(top) < INFINITY
-            if not is_finite:
-                break
             total = 0.0
             for j in range(num_choices):
                 total += expf(row[j] - top)
+            is_finite = total < INFINITY  # NaN in any place makes it NaN, and so does an infinite top
+            if not is_finite:
+                break
             wanted = noise[i, 0] * total
             reached = 0.0
             for j in range(num_choices):
@@ -170,13 +170,13 @@ def ppo_terms(
             ratio = expf(log_ratio)
             ratios[i] = ratio
             bounded = min(max(ratio, 1.0 - clip_coef), 1.0 + clip_coef)
-            # The larger of two losses counts; where the bound does not bind they are one.
-            if -advantages[i] * ratio >= -advantages[i] * bounded:
-                slope = -advantages[i] * ratio
-                policy_loss += weights[i] * slope
-            else:
+            # The larger of two losses counts; where the bound does not bind they are one, and NaN hides behind none.
+            if -advantages[i] * ratio < -advantages[i] * bounded:
                 slope = 0.0
                 policy_loss -= weights[i] * advantages[i] * bounded
+            else:
+                slope = -advantages[i] * ratio
+                policy_loss += weights[i] * slope
             gradients[0, i] = weights[i] * slope
             gradients[1, i] = -ent_coef * weights[i]
             error = values[i] - targets[i]

@@ -66,10 +66,14 @@ def ppo_loss(
         vf_coef: c_v.
         vf_clip_coef: The value loss is the larger of that of v and of v kept this near the old value. None: that of v.
         ent_coef: c_e.
+
+    Raises:
+        ValueError: If the shapes do not agree.
     """
+    given = (old_log_probs, old_values, advantages, targets, weights)
+    _check_shapes(log_probs, (entropies, values, *given))
     native = kernels() if log_probs.device.type == "cpu" else None
     if native is not None:
-        given = (old_log_probs, old_values, advantages, targets, weights)
         coefficients = (clip_coef, vf_coef, math.inf if vf_clip_coef is None else vf_clip_coef, ent_coef)
         total, statistics, ratios = _NativeLoss.apply(log_probs, entropies, values, given, coefficients, native)
         return Loss(total, statistics, ratios, values.detach())
@@ -93,6 +97,16 @@ def ppo_loss(
         old_kl = -torch.dot(log_ratios, weights)
         statistics = torch.stack([policy_loss, value_loss, entropy, old_kl, kl, clip_fraction, importance]).detach()
     return Loss(total, statistics, ratios.detach(), values.detach())
+
+
+def _check_shapes(log_probs: torch.Tensor, others: tuple[torch.Tensor, ...]) -> None:
+    names = ("entropies", "values", "old_log_probs", "old_values", "advantages", "targets", "weights")
+    for name, tensor in zip(names, others, strict=True):
+        if log_probs.ndim != 1 or tensor.shape != log_probs.shape:
+            raise ValueError(
+                f"{name} must be (num_steps,), as log_probs; got {tuple(tensor.shape)} and {tuple(log_probs.shape)}. "
+                "Flatten both, one number a step."
+            )
 
 
 class _NativeLoss(Function):

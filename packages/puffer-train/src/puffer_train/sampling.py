@@ -40,7 +40,7 @@ class Sampler:
             noise: (rows, num_noise), uniforms of [0, 1).
             action_mask: bool (rows, num_choices) or None.
         """
-        if self._native is not None and action_mask is None and parameters.numel() <= MAX_NATIVE_LOGITS:
+        if self._native is not None and action_mask is None and self._suits_loop(parameters, noise):
             rows = len(parameters)
             actions, log_probs = torch.empty(rows, dtype=torch.int32), torch.empty(rows)
             logits = parameters.contiguous().numpy()
@@ -50,3 +50,9 @@ class Sampler:
             parameters, torch.from_numpy(noise).to(self._device), action_mask
         )
         return drawn
+
+    def _suits_loop(self, parameters: torch.Tensor, noise: npt.NDArray[np.float32]) -> bool:
+        """Return whether there are few logits, in shapes that the loop, which does not look, may read."""
+        rows = len(parameters)
+        is_fit = parameters.shape == (rows, self.head.num_parameters) and noise.shape == (rows, self.head.num_noise)
+        return is_fit and parameters.numel() <= MAX_NATIVE_LOGITS
