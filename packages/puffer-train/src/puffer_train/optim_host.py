@@ -6,9 +6,11 @@ The loops read float32 tensors in host memory without gaps; all other tensors go
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
+from torch.autograd.graph import increment_version
 
 from puffer_train.native import kernels
 
@@ -43,12 +45,14 @@ class HostAdamW(torch.optim.AdamW):
         (group,) = self.param_groups
         parameters = group["params"]
         gradients = [p.grad for p in parameters]
-        states = [self.state[p] for p in parameters if p in self.state]
-        if native is None or len(states) < len(parameters) or not all(map(_is_plain, (*parameters, *gradients))):
-            return super().step(closure)
+        states = [state for p in parameters if (state := self.state.get(p))]
         moments = [[state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step")]
+        is_whole = len(states) == len(parameters) and all(map(_is_plain, chain(parameters, gradients, *moments)))
+        if native is None or closure is not None or group["amsgrad"] or group["maximize"] or not is_whole:
+            return super().step(closure)
         numbers = (group["lr"], *group["betas"], group["eps"], group["weight_decay"])
         native.adamw_step(parameters, gradients, *moments, *numbers)
+        increment_version(parameters)  # a graph that has kept the old values must not be differentiated
         return None
 
 
