@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,6 +29,20 @@ def test_kept_memory_is_not_mapped_again():
     run = subprocess.run([sys.executable, "-c", PAGE_FAULTS], check=True, capture_output=True, text=True)
 
     assert int(run.stdout) < 1_000  # of 44,000
+
+
+def test_an_older_glibc_keeps_what_it_can(monkeypatch):
+    calls = []
+
+    def mallopt(parameter, value):
+        calls.append((parameter, value))
+        return int(parameter == allocator._M_TRIM_THRESHOLD or value <= 32 << 20)
+
+    monkeypatch.setattr(allocator, "_is_glibc", lambda: True)
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _name: SimpleNamespace(mallopt=mallopt))
+
+    assert keep_freed_memory()
+    assert (allocator._M_MMAP_THRESHOLD, 32 << 20) in calls
 
 
 def test_nothing_happens_with_another_c_library(monkeypatch):

@@ -11,14 +11,14 @@ import ctypes
 import os
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
-_LARGEST_ON_THE_HEAP = 1 << 30
+_LARGEST_ON_THE_HEAP = (1 << 30, 1 << 25)  # older versions refuse more than 32 MiB
 _KEPT_AT_THE_TOP = (1 << 31) - 1
 
 
 def keep_freed_memory() -> bool:
     """Make glibc keep freed blocks of up to 1 GiB for the rest of the process; a second call changes nothing.
 
-    The process stays as large as it once was, and no larger.
+    Older versions keep blocks of up to 32 MiB. The process stays as large as it once was, and no larger.
 
     Returns:
         Whether the C library is glibc and did so. With another one nothing happens.
@@ -26,7 +26,8 @@ def keep_freed_memory() -> bool:
     if not _is_glibc():
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST_ON_THE_HEAP) and mallopt(_M_TRIM_THRESHOLD, _KEPT_AT_THE_TOP))
+    is_large = any(mallopt(_M_MMAP_THRESHOLD, size) for size in _LARGEST_ON_THE_HEAP)
+    return is_large and bool(mallopt(_M_TRIM_THRESHOLD, _KEPT_AT_THE_TOP))
 
 
 def _is_glibc() -> bool:
