@@ -22,6 +22,11 @@ def step(model, optimizer, seed=0):
     optimizer.zero_grad()
 
 
+def settings_of(optimizer):
+    groups = [group for part in optimizer.parts for group in part.param_groups]
+    return [{name: value for name, value in group.items() if name != "params"} for group in groups]
+
+
 @pytest.mark.parametrize(("name", "torch_class"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
 def test_adam_equals_torchs_own(name, torch_class):
     ours, theirs = network(), network()
@@ -61,6 +66,20 @@ def test_state_round_trip_and_learning_rate(name):
     assert again.learning_rate == 0.5
     for mine, its in zip(model.parameters(), copied.parameters(), strict=True):
         assert torch.equal(mine, its)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "muon"])
+def test_a_state_leaves_the_settings_that_were_given(name):
+    model = network()
+    optimizer = make_optimizer(TrainConfig(optimizer=name), model.parameters())
+    step(model, optimizer)
+    config = TrainConfig(optimizer=name, adam_eps=0.1, adam_beta1=0.5, weight_decay=0.3, muon_momentum=0.7)
+    again = make_optimizer(config, model.parameters())
+    given = settings_of(again)
+    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+    assert settings_of(again) == given != settings_of(optimizer)
+    assert again.parts[0].state[again.parts[0].param_groups[0]["params"][0]]
 
 
 def test_a_state_of_another_optimizer_is_refused():

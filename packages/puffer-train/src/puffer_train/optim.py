@@ -51,7 +51,7 @@ class Optimizer:
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to a state that `state_dict` returned.
+        """Go back to a state that `state_dict` returned: its moments and learning rate, under the settings given here.
 
         Raises:
             ValueError: If it is of another optimizer or of other parameters.
@@ -62,7 +62,15 @@ class Optimizer:
                 "Resume with the optimizer that the run began with."
             )
         for part, part_state in zip(self.parts, state["parts"], strict=True):
-            part.load_state_dict(part_state)
+            _load_moments(part, part_state)
+
+
+def _load_moments(part: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Load a state without its settings, which torch would put over those that a resumed run was given."""
+    settings = [{name: x for name, x in group.items() if name not in ("params", "lr")} for group in part.param_groups]
+    part.load_state_dict(state)
+    for group, own in zip(part.param_groups, settings, strict=True):
+        group.update(own)
 
 
 def make_optimizer(config: TrainConfig, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
