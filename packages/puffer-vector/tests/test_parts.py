@@ -1,4 +1,4 @@
-"""The small modules: CPUs, shared memory, infos, records, snapshots, sharing, creators."""
+"""The small modules: CPUs, shared memory, infos, snapshots, sharing, creators."""
 
 import functools
 import os
@@ -9,13 +9,12 @@ from gymnasium import spaces
 
 import puffer_spaces
 import puffer_vector
-from puffer_spaces import EnvSpec, episode_dtype
+from puffer_spaces import EnvSpec
 from puffer_vector import cpus
 from puffer_vector._actions import any_set
 from puffer_vector.creators import Instance, resolve_creators
 from puffer_vector.infos import indexed_infos
 from puffer_vector.memory import SharedMemory, _create
-from puffer_vector.records import local_to_global, merged, no_records
 from puffer_vector.sharing import Sharing
 from puffer_vector.snapshots import pack, pack_bytes, unpack, unpack_bytes
 
@@ -63,21 +62,6 @@ def test_infos_get_the_row_of_their_agent():
     assert indexed_infos({"mean": 2.0}, 3, 10) == [{"mean": 2.0, "agent_index": 10}]
     assert indexed_infos([{"a": 1, "agent_index": 2}], 3, 10) == [{"a": 1, "agent_index": 12}]
     assert indexed_infos([{"a": 1}, {"b": 2}], 3, 10) == [{"a": 1, "agent_index": 10}, {"b": 2, "agent_index": 10}]
-
-
-def test_records_of_envs_with_other_extras_are_brought_together():
-    first = np.zeros(2, episode_dtype(("speed",)))
-    first["step"], first["speed"] = [5, 4], 2.0
-    second = np.zeros(1, episode_dtype())
-    extras = ("speed", "height")
-    parts = [local_to_global(first, 10, extras), no_records(extras), local_to_global(second, 3, extras)]
-    records = merged(parts, extras)
-
-    assert records["step"].tolist() == [0, 4, 5]
-    assert records["world"].tolist() == [3, 10, 10]
-    assert np.array_equal(records["speed"], [np.nan, 2, 2], equal_nan=True)
-    assert np.isnan(records["height"]).all()
-    assert len(merged([], extras)) == 0
 
 
 def test_snapshots_hold_plain_values_and_arrays_and_nothing_else():

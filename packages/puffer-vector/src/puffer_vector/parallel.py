@@ -23,7 +23,7 @@ from puffer_vector.calls import WorkerCalls
 from puffer_vector.errors import WorkerError
 from puffer_vector.flight import FlightRecorder
 from puffer_vector.recent import RecentActions
-from puffer_vector.records import Records, merged
+from puffer_vector.records import Records, joined, merged
 from puffer_vector.rows import Batch
 from puffer_vector.settings import Phase
 
@@ -103,7 +103,7 @@ class ParallelVector(WorkerCalls):
             if len(outcome.records):
                 self._records.append(outcome.records)
         if len(self._records) > MAX_PARTS:
-            self._records = [np.concatenate(self._records)]
+            self._records = [joined(self._records)]
         self._batch = batch
         self._phase = Phase.SEND
         if not batch.is_view:

@@ -16,7 +16,7 @@ from puffer_vector._actions import any_set
 from puffer_vector.creators import Creator, Instance
 from puffer_vector.errors import PASSED_ON, WorkerError
 from puffer_vector.infos import indexed_infos
-from puffer_vector.records import local_to_global, no_records
+from puffer_vector.records import joined, local_to_global, no_records
 from puffer_vector.reports import EnvReport
 from puffer_vector.results import check_result
 
@@ -268,7 +268,7 @@ class Worker:
                 self._fail(error, f"episodes of {self.spec.creators[index].name} raised", index)
         if not found:
             return no_records(extras)
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return found[0] if len(found) == 1 else joined(found)
 
     def capsules(self) -> list[Any]:
         """Return the step capsules of the objects; None where an object has none."""
