@@ -1,3 +1,4 @@
+import dataclasses
 import sys
 import textwrap
 from pathlib import Path
@@ -8,6 +9,7 @@ import torch
 import puffer_vector
 from puffer_policies import LSTMWrapper, RecurrentPolicy
 from puffer_spaces import EnvSpec
+from puffer_train.config import PolicyConfig
 from puffer_train.environments import make_vector
 from puffer_train.errors import UsageError
 from puffer_train.policies import make_policy
@@ -70,6 +72,23 @@ def test_an_option_that_a_policy_does_not_take_is_named(walk_spec):
         pytest.raises(UsageError, match=r"--policy\.num-layers must be an argument of users_policies:Net,"),
     ):
         make_policy(walk_spec, vec, {"name": "users_policies:Net", "num_layers": 3}, 1)
+
+
+def test_an_option_that_has_its_default_asks_a_policy_for_nothing(walk_spec):
+    defaults = {**dataclasses.asdict(PolicyConfig()), "name": "users_policies:Net", "hidden_size": 4}
+    with puffer_vector.make(walk_spec, num_envs=2) as vec:
+        assert make_policy(walk_spec, vec, defaults, 1).hidden_size == 4
+
+
+def test_a_policy_may_take_any_option(walk_spec, monkeypatch):
+    def free(env, **options):
+        return options
+
+    monkeypatch.setattr("puffer_train.policies.load_object", lambda _name: free)
+    with puffer_vector.make(walk_spec, num_envs=2) as vec:
+        taken = make_policy(walk_spec, vec, {"name": "users_policies:free", "num_layers": 3, "residual": False}, 1)
+
+    assert taken == {"num_layers": 3}
 
 
 def test_the_envs_own_policy_is_taken_where_none_is_named(walk_spec):

@@ -1,7 +1,7 @@
 """From settings or a checkpoint to the policy."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
@@ -135,17 +135,28 @@ def _make_named_policy(class_name: str, vec: Any, options: dict[str, Any]) -> to
     if not callable(policy_class):
         raise UsageError(f"--policy.name must be a class or function that makes a policy; {class_name} is none.")
     memory = options.pop("rnn", "none")
-    taken = inspect.signature(policy_class).parameters
-    for name in options:
-        if name not in taken:
-            raise UsageError(f"{_flag(name)} must be an argument of {class_name}, which has none of that name.")
-    policy: torch.nn.Module = policy_class(vec, **options)
+    arguments = _arguments_of(policy_class, class_name, options)
+    policy: torch.nn.Module = policy_class(vec, **arguments)
     if memory == "none":
         return policy
-    size = options.get("hidden_size", getattr(policy, "hidden_size", PolicyConfig.hidden_size))
+    size = arguments.get("hidden_size", getattr(policy, "hidden_size", PolicyConfig.hidden_size))
     if memory == "lstm":
         return LSTMWrapper(vec, policy, size, size)
     head = getattr(policy, "action_head", None)
     if not isinstance(head, ActionHead):
         head = make_action_head(vec.single_action_space, vec.action_layout, rescale=False)
     return RecurrentPolicy(policy, MEMORIES[memory](size, size), head)
+
+
+def _arguments_of(policy_class: Callable[..., Any], class_name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that a class takes. Another one is refused, unless it has its default and so asks for nothing.
+
+    The file of a run's settings has the defaults too, and is a --config as it is.
+    """
+    taken = inspect.signature(policy_class).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
+    asked = {n: value for n, value in options.items() if n in taken or value != getattr(PolicyConfig, n, None)}
+    for name in asked:
+        if name not in taken and not takes_any:
+            raise UsageError(f"{_flag(name)} must be an argument of {class_name}, which has none of that name.")
+    return asked
