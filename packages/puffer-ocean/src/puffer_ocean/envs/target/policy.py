@@ -38,8 +38,9 @@ class WaysEncoder(nn.Module):
         self.hidden_size, self.way_size = hidden_size, way_size
         self.goal = MLP(4, way_size, num_layers=2)
         self.other = MLP(4, way_size)
-        self.own = MLP(NUM_OWN, hidden_size // 2)
-        self.joint = MLP(2 * way_size + hidden_size // 2, hidden_size)
+        own_size = (hidden_size + 1) // 2
+        self.own = MLP(NUM_OWN, own_size)
+        self.joint = MLP(2 * way_size + own_size, hidden_size)
         self.register_buffer("scale", torch.tensor(FIELD) / NEAR, persistent=False)
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
