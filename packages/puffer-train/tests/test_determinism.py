@@ -9,7 +9,7 @@ from puffer_train.generator import PrivateGenerator
 
 @pytest.mark.parametrize("memory", [False, True])
 @pytest.mark.parametrize("update_epochs", [1.0, 2.5])
-def test_same_seed_same_weights_bit_for_bit_and_another_seed_others(make_trainer, memory, update_epochs):
+def test_b7_same_seed_same_weights_bit_for_bit_and_another_seed_others(make_trainer, memory, update_epochs):
     def run(seed):
         with make_trainer(memory, seed=seed, update_epochs=update_epochs) as trainer:
             trainer.updates(3)
@@ -64,6 +64,19 @@ def test_b7_a_run_is_the_same_for_any_backend_and_split(make_trainer, vec_option
             return trainer.weights()
 
     assert torch.equal(run(vec_options), run({}))
+
+
+def test_b7_each_world_has_a_start_of_its_own_that_follows_from_the_seed(make_trainer):
+    def starts(seed):
+        with make_trainer(seed=seed, vec_options={"backend": "threads", "num_workers": 2}) as trainer:
+            trainer.evaluate()
+            return trainer.experience.observations[:, 0].clone()
+
+    first = starts(5)
+
+    assert len(first.unique(dim=0)) == 8
+    assert torch.equal(starts(5), first)
+    assert not (starts(6) == first).all(dim=1).any()
 
 
 def test_compile_traces_the_forward_pass_and_gives_the_same_run(make_trainer, monkeypatch):

@@ -36,7 +36,7 @@ def evaluate(capsys, *words: str) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-def test_json_is_one_object_with_the_known_keys(capsys):
+def test_b24_json_is_one_object_with_the_known_keys(capsys):
     result = evaluate(capsys, "--episodes", "5")
 
     assert list(result) == ["env", "episodes", "score", "episode_return", "episode_length"]

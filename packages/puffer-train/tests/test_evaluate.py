@@ -86,7 +86,7 @@ def test_deterministic_takes_the_most_probable_action(walk_spec):
     assert np.array_equal(evaluation.episode_returns, evaluation.episode_lengths)
 
 
-def test_memory_flows_through_an_episode_and_is_zero_at_its_start(walk_spec):
+def test_b5_memory_flows_through_an_episode_and_is_zero_at_its_start(walk_spec):
     policy = Policy()
     evaluate_policy(policy, walk_spec, num_episodes=40, num_envs=4)
 

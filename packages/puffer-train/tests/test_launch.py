@@ -26,7 +26,7 @@ def test_torchruns_words_are_understood_and_half_of_them_mean_nothing():
 
 
 @pytest.mark.parametrize(("num_envs", "world_size"), [(8, 1), (8, 2), (9, 3)])
-def test_the_shares_are_one_numbering_without_gaps(num_envs, world_size):
+def test_b7_the_shares_are_one_numbering_without_gaps(num_envs, world_size):
     worlds = []
     for rank in range(world_size):
         share = share_of_worlds(rank, world_size, num_envs)

@@ -72,7 +72,7 @@ def test_dicts_of_means_are_weighted_by_their_number_of_episodes():
     }
 
 
-def test_infos_may_nest_and_hold_arrays_and_text():
+def test_b17_infos_may_nest_and_hold_arrays_and_text():
     metrics = Metrics()
     metrics.add_infos(
         [{"episode": {"kills": np.int64(3)}, "heights": np.array([1.0, 3.0]), "name": "x", "won": True, "bad": np.nan}]

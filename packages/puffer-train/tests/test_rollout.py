@@ -190,7 +190,7 @@ def test_without_final_observations_a_truncated_step_is_left_out_with_one_warnin
         assert stats["mean_reward"] == pytest.approx((24 + 32) / 7)
 
 
-def test_memory_is_zeroed_where_an_episode_ends_and_nowhere_else():
+def test_b5_memory_is_zeroed_where_an_episode_ends_and_nowhere_else():
     env = {"env_kwargs": {"lengths": (3, 1000)}}
     with make_trainer(policy=Counter(), vec_options=env, horizon=6) as trainer:
         trainer.evaluate()
@@ -201,7 +201,7 @@ def test_memory_is_zeroed_where_an_episode_ends_and_nowhere_else():
 
 
 @pytest.mark.parametrize("vec_options", VEC_OPTIONS.values(), ids=VEC_OPTIONS)
-def test_memory_is_carried_from_rollout_to_rollout_and_stored_as_used(vec_options):
+def test_b5_memory_is_carried_from_rollout_to_rollout_and_stored_as_used(vec_options):
     env = {"env_kwargs": {"lengths": (5, 1000)}} if "env_kwargs" not in vec_options else {}
     with make_trainer(policy=Counter(), vec_options={**env, **vec_options}, batch_size=16) as trainer:
         for rollout in range(3):

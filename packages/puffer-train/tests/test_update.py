@@ -158,7 +158,7 @@ class Decided(nn.Module):
 
 
 @pytest.mark.parametrize("normalize_advantages", ["batch", "minibatch"])
-def test_padding_changes_nothing(make_trainer, cells, padded, normalize_advantages):
+def test_b2_b6_padding_changes_nothing(make_trainer, cells, padded, normalize_advantages):
     """The actions of both runs are fixed by a policy without a choice, since noise is keyed by row."""
 
     def run(env, minibatch_size):
