@@ -57,6 +57,22 @@ def test_b16_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(make_trainer,
             assert resumed_row[name] == value, name
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_later_updates_leave_a_state_as_it_was(make_trainer, equal, optimizer):
+    options = {"optimizer": optimizer, "normalize_observations": True}
+    with make_trainer(**options) as trainer, make_trainer(**options) as other:
+        trainer.updates(2)
+        state = trainer.state_dict()
+        kept = copy.deepcopy(state)
+        trainer.updates(1)
+        other.load_state_dict(state)
+        other.updates(1)
+
+        assert equal(state, kept)
+        for name in ("policy", "optimizer", "normalizer"):
+            assert equal(other.state_dict()[name], trainer.state_dict()[name])
+
+
 def test_state_holds_tensors_and_plain_values_only(make_trainer, equal, tmp_path):
     with make_trainer(True) as trainer:
         trainer.updates(1)

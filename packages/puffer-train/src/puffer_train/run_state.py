@@ -44,7 +44,7 @@ class RunState:
     def copy_of_learned(self) -> dict[str, Any]:
         """Return a copy of what was learned as a state without environments: from it a run begins new episodes."""
         none = dict.fromkeys(("returns", "interval", "rollout", "vec"))
-        return {**copy.deepcopy(self._learned()), **none, "generator": self.generator.state_dict(), "other_ranks": []}
+        return {**self._learned(), **none, "generator": self.generator.state_dict(), "other_ranks": []}
 
     def load(self, state: dict[str, Any], epoch: int) -> None:
         """Go back to a state; of several processes each is given the whole of it.
@@ -52,7 +52,8 @@ class RunState:
         Without a state of the environments, or with another number of them or of processes, new episodes begin.
         """
         load_policy_state(self.policy, state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        # A copy: torch's optimizers go on in the tensors that they are given.
+        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         self.normalizer.load_state_dict(state["normalizer"])
         self.return_scale.load_state_dict(state["return_scale"])
         parts = [state, *state["other_ranks"]]
@@ -70,10 +71,11 @@ class RunState:
             self.rollout.start_anew(epoch)
 
     def _learned(self) -> dict[str, Any]:
+        """Return a copy, which the next update leaves as it is."""
         return {
             "policy": {name: value.detach().clone() for name, value in self.policy.state_dict().items()},
-            "optimizer": self.optimizer.state_dict(),
-            "normalizer": self.normalizer.state_dict(),
+            "optimizer": copy.deepcopy(self.optimizer.state_dict()),
+            "normalizer": copy.deepcopy(self.normalizer.state_dict()),
             "return_scale": self.return_scale.state_dict(),
         }
 
