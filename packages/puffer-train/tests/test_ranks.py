@@ -73,6 +73,21 @@ def test_a_lost_connection_is_one_sentence(monkeypatch):
         Ranks(0, 2).sum_(torch.ones(1))
 
 
+@pytest.mark.parametrize("is_given_elsewhere", [True, False])
+def test_gradients_are_summed_where_any_process_has_one(monkeypatch, is_given_elsewhere):
+    ours = [torch.nn.Parameter(torch.zeros(shape)) for shape in ((2, 3), (4,), ())]
+    ours[0].grad, ours[2].grad = torch.ones(2, 3), torch.tensor(5.0)
+    theirs = torch.cat([torch.full((6,), 2.0), 3.0 * is_given_elsewhere * torch.ones(4), torch.ones(1)])
+    flags = torch.tensor([1.0, float(is_given_elsewhere), 1.0])
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda flat: flat.add_(torch.cat([theirs, flags])))
+
+    Ranks(0, 2).sum_gradients_(ours)
+
+    assert ours[0].grad.tolist() == [[3.0] * 3] * 2
+    assert ours[2].grad.item() == 6.0
+    assert ours[1].grad.tolist() == [3.0] * 4 if is_given_elsewhere else ours[1].grad is None
+
+
 def test_each_process_takes_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

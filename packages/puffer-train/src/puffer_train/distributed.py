@@ -95,16 +95,21 @@ class Ranks:
         return tensor
 
     def sum_gradients_(self, parameters: Sequence[torch.nn.Parameter]) -> None:
-        """Replace each gradient by its sum over all processes, in one message."""
+        """Replace each gradient by its sum over all processes, in one message.
+
+        A parameter that no process has a gradient of gets none: weight decay would move it.
+        """
         if self.world_size == 1:
             return
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        flat = self.sum_(torch.cat([gradient.reshape(-1) for gradient in gradients]))
+        is_given = gradients[0].new_tensor([p.grad is not None for p in parameters])
+        flat = self.sum_(torch.cat([*(gradient.reshape(-1) for gradient in gradients), is_given]))
         offset = 0
-        for parameter, gradient in zip(parameters, gradients, strict=True):
+        for index, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
             part = flat[offset : offset + gradient.numel()].view_as(gradient)
-            parameter.grad = part.clone()
             offset += gradient.numel()
+            if parameter.grad is not None or flat[index - len(parameters)]:
+                parameter.grad = part.clone()
 
     def broadcast_(self, tensors: Sequence[torch.Tensor]) -> None:
         """Replace tensors by those of rank 0."""
