@@ -61,6 +61,12 @@ def test_b24_exactly_so_many_episodes_are_counted(walk_spec, num_episodes, num_e
     assert np.array_equal(evaluation.episode_returns, evaluation.episode_lengths)
 
 
+def test_b24_there_are_as_many_worlds_as_episodes(walk_spec):
+    evaluate_policy(Policy(), walk_spec, num_episodes=6)
+
+    assert [env.num_envs for env in walk_spec.entry_point.made] == [6]
+
+
 def test_the_printed_object_has_means_and_standard_deviations(walk_spec):
     evaluation = evaluate_policy(Policy(), walk_spec, num_episodes=6)
     printed = json.loads(json.dumps(evaluation.to_dict()))

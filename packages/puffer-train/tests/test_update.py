@@ -217,6 +217,18 @@ def test_b9_bfloat16_ends_with_the_forward_pass(make_trainer, memory):
         assert losses["importance"] == pytest.approx(1.0, abs=0.02)
 
 
+def test_b17_explained_variance_is_that_of_the_values_before_the_update(make_trainer, make_update):
+    with make_trainer(update_epochs=2, learning_rate=0.1, normalize_returns=False) as trainer:
+        trainer.evaluate()
+        update = make_update(trainer)
+        update._begin_pass(0)
+        residuals = update.targets - trainer.experience.values[:, :-1]
+        expected = 1.0 - (residuals.var() / update.targets.var()).item()
+
+        assert trainer.train()["explained_variance"] == pytest.approx(expected, abs=1e-5)
+        assert abs(expected) < 0.9  # neither a perfect critic nor none at all
+
+
 def test_b18_a_loss_that_is_not_finite_ends_the_run(make_trainer):
     with make_trainer(learning_rate=1e30, anneal_lr=False, update_epochs=4) as trainer:
         trainer.evaluate()
