@@ -80,7 +80,29 @@ def test_a_second_signal_ends_at_once(at_step):
 
     assert cli.main(["train", "test-walk", *SMALL]) == 130
 
-    assert read_metrics("runs/one/metrics.jsonl") == []
+    assert not Path("runs/one").exists()  # nothing had been learned
+
+
+def test_an_environment_that_ends_the_process_costs_no_update(at_step, capsys):
+    def leave(_env):
+        sys.exit(3)
+
+    at_step(14, happens=leave)  # in the second rollout
+
+    assert cli.main(["train", "test-walk", *SMALL]) == 1
+
+    errors = capsys.readouterr().err
+    assert errors.startswith("puffer: an environment or a policy must not end the process; one called sys.exit(3).")
+    assert CheckpointFolder(Path("runs/one/checkpoints")).paths()[-1].name == "update_00000001.pt"
+
+
+def test_an_interrupt_that_no_signal_brought_is_no_success(at_step):
+    def interrupt(_env):
+        raise KeyboardInterrupt
+
+    at_step(3, happens=interrupt)
+
+    assert cli.main(["train", "test-walk", *SMALL]) == 130
 
 
 def test_ctrl_c_leaves_no_process_and_no_shared_memory():

@@ -1,5 +1,6 @@
 import errno
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -104,3 +105,39 @@ def test_a_checkpoint_knows_its_run(tmp_path):
 
     assert run_folder_of(path) == run.path
     assert run_folder_of(copy) is None
+
+
+def test_the_path_of_a_run_stays_as_it_was_given(tmp_path, monkeypatch):
+    run = RunFolder.create(tmp_path / "runs", "squared", "mine")
+    name = run.save_checkpoint({}, {"env_id": "squared", "update": 1}).name
+    run.write_config("x = 1\n")
+    run.close()
+    (tmp_path / "link").symlink_to("runs")
+
+    for folder, path, expected in [
+        (tmp_path, f"runs/mine/checkpoints/{name}", Path("runs/mine")),
+        (tmp_path, f"link/mine/checkpoints/{name}", Path("link/mine")),
+        (tmp_path / "runs", f"mine/checkpoints/{name}", Path("mine")),
+        (run.path, f"checkpoints/{name}", run.path.resolve()),
+        (run.path / "checkpoints", name, run.path.resolve()),
+        (run.path / "checkpoints", f"../checkpoints/{name}", run.path.resolve()),
+    ]:
+        monkeypatch.chdir(folder)
+        assert run_folder_of(path) == expected
+
+
+def test_a_run_that_fails_is_kept_once_it_holds_something(tmp_path):
+    def fail(run):
+        with run:
+            raise RuntimeError("the simulator has gone")
+
+    empty, with_row, with_checkpoint = (RunFolder.create(tmp_path, "squared", name) for name in ("a", "b", "c"))
+    with_row.log({"epoch": 1})
+    with_checkpoint.save_checkpoint({}, {"env_id": "squared", "update": 0})
+    for run in (empty, with_row, with_checkpoint):
+        with pytest.raises(RuntimeError, match="gone"):
+            fail(run)
+    with RunFolder.create(tmp_path, "squared", "d"):
+        pass
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c", "d"]

@@ -39,6 +39,22 @@ def usage_errors() -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
+def no_exit() -> Iterator[None]:
+    """Turn an exit that an environment or a policy calls inside the block into a RunError; a run ends by its own word.
+
+    Raises:
+        RunError: With the code of the exit.
+    """
+    try:
+        yield
+    except SystemExit as error:
+        raise RunError(
+            f"an environment or a policy must not end the process; one called sys.exit({error.code!r}). "
+            "Raise an error there instead."
+        ) from error
+
+
 def is_argument_error(error: BaseException | None) -> bool:
     """Say whether an error is what one of our own checks says about an argument.
 

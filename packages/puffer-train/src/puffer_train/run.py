@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 from puffer_train.atomic import replacing
@@ -34,8 +35,8 @@ class RunFolder:
                       metrics.jsonl     one JSON object an interval
                       checkpoints/      update_<number>.pt, best.pt
 
-    Use `create` for a new run and `reopen` for one that goes on. The folder is held by this process until `close`, or
-    until the process ends in whatever way.
+    Use `create` for a new run and `reopen` for one that goes on. The folder is held by this process until `close`, the
+    end of a `with` block, or the end of the process in whatever way.
     """
 
     path: Path
@@ -114,6 +115,23 @@ class RunFolder:
             os.close(self._lock)
             self._lock = -1
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close; a run that failed before it had a row of metrics or a checkpoint is deleted."""
+        if error is not None and self._is_empty:
+            error.add_note(f"nothing had been learned: {self.path} is removed again")
+            self.discard()
+        self.close()
+
+    @property
+    def _is_empty(self) -> bool:
+        has_rows = self.metrics.path.is_file() and self.metrics.path.stat().st_size > 0
+        return not (has_rows or self.checkpoints.paths())
+
     def discard(self) -> None:
         """Close and delete a run that never began."""
         self.close()
@@ -177,6 +195,10 @@ def _lock_folder(path: Path) -> int:
 
 
 def run_folder_of(checkpoint: str | Path) -> Path | None:
-    """Return the run folder in which a checkpoint lies, or None if it lies elsewhere."""
-    folder = Path(checkpoint).resolve().parent
-    return folder.parent if folder.name == CHECKPOINTS_NAME and (folder.parent / CONFIG_NAME).is_file() else None
+    """Return the run folder in which a checkpoint lies, as it was written where it has a name; None if it has none."""
+    path = Path(checkpoint)
+    for folder in (path.parent, path.resolve().parent):
+        run = folder.parent
+        if folder.name == CHECKPOINTS_NAME and run.name not in ("", "..") and (run / CONFIG_NAME).is_file():
+            return run
+    return None

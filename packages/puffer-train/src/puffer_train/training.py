@@ -11,7 +11,7 @@ from puffer_train.checkpoint import read_checkpoint
 from puffer_train.config import RunConfig
 from puffer_train.dashboard import Dashboard, make_dashboard
 from puffer_train.distributed import Ranks
-from puffer_train.errors import NonFiniteError, RunError, UsageError, usage_errors
+from puffer_train.errors import NonFiniteError, RunError, UsageError, no_exit, usage_errors
 from puffer_train.policies import make_policy
 from puffer_train.run import RunFolder, run_folder_of
 from puffer_train.settings import Settings
@@ -51,7 +51,7 @@ def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, 
                 return stop.exit_code
             run = _open_run(spec, settings, checkpoint, saved) if trainer.ranks.is_first else None
         if run is not None:
-            stack.callback(run.close)
+            stack.enter_context(run)
         dashboard = make_dashboard(
             config.dashboard,
             title=f"puffer train {spec.id}",
@@ -161,7 +161,8 @@ class _Saving:
     def rescue(self) -> Iterator[None]:
         """Leave a checkpoint of the last good policy after an error, and say which it is."""
         try:
-            yield
+            with no_exit():
+                yield
         except Exception as error:
             if self._run is not None:
                 self._rescue(self._run, error)

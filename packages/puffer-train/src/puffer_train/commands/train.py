@@ -3,6 +3,7 @@
 Torch takes seconds to import. It is left until the settings are right, so that a mistake is answered at once.
 """
 
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -55,8 +56,8 @@ def main(words: list[str]) -> int:
                 from puffer_train.training import train
 
                 return train(spec, vec, settings, checkpoint, stop)
-        except KeyboardInterrupt:  # the second signal
-            return stop.exit_code
+        except KeyboardInterrupt:  # the second signal, or one that somebody raised
+            return stop.exit_code or 128 + signal.SIGINT
 
 
 def read_settings(spec: EnvSpec | None, words: list[str]) -> tuple[Settings, Path | None]:
