@@ -69,6 +69,22 @@ def test_unknown_ids_are_named():
         find_spec("os:path")
 
 
+@pytest.mark.parametrize("name", ["Network", "network"])
+def test_a_network_in_place_of_an_environment_is_told_where_it_belongs(name):
+    Path("networks.py").write_text("from torch import nn\nclass Network(nn.Linear): pass\nnetwork = nn.Linear(1, 1)\n")
+
+    with pytest.raises(UsageError, match=f"networks:{name} is a network.*--policy.name networks:{name}"):
+        find_spec(f"networks:{name}")
+
+
+def test_what_has_no_default_must_be_given():
+    Path("needing_module.py").write_text("def tall(max_height: int, *, buf=None): ...\n")
+    spec = find_spec("needing_module:tall")
+
+    with pytest.raises(UsageError, match=r"--env\.max-height must be given; needing_module:tall has no default for it"):
+        make_vector(spec, {"num_envs": 1}, {}, 1)
+
+
 def test_an_environments_own_word_on_its_parameters_is_a_mistakes_sentence(walk_spec, monkeypatch):
     check = PufferEnv.__init__
 

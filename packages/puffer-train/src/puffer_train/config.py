@@ -290,8 +290,9 @@ def preset_fields(name: str) -> dict[str, Any]:
     Raises:
         ConfigError: If there is no such preset.
     """
-    if name not in PRESETS:
-        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}; got {name!r}.{suggestion(name, PRESETS)}")
+    if not isinstance(name, str) or name not in PRESETS:
+        near = suggestion(str(name), PRESETS)
+        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}; got {name!r}.{near}")
     return dict(PRESETS[name])
 
 

@@ -48,6 +48,11 @@ def find_spec(env_id: str) -> EnvSpec:
         raise UsageError(f"{module} must register or define {name}; it does neither.") from None
     if not callable(creator):
         raise UsageError(f"{env_id} must be a class or function that makes an environment; it is {creator!r}.")
+    if _is_network(creator):
+        raise UsageError(
+            f"the id must be that of an environment; {env_id} is a network. "
+            f"Give it beside one: puffer train ID --policy.name {env_id}."
+        )
     return _with_parameters(EnvSpec(env_id, env_id, batched="num_envs" in inspect.signature(creator).parameters))
 
 
@@ -86,6 +91,7 @@ def make_vector(spec: EnvSpec, vec: Mapping[str, Any], env: Mapping[str, Any], s
         for parameter in spec.parameters:
             if parameter.name in env:
                 parameter.check(env[parameter.name])
+        _check_required(spec, env)
         try:
             return puffer_vector.make(spec, seed=seed, env_kwargs=dict(env), **vec)
         except puffer_vector.WorkerError as error:
@@ -98,19 +104,39 @@ def _with_parameters(spec: EnvSpec) -> EnvSpec:
     """Return the spec with the parameters of its creator's signature, if it declares none."""
     if len(spec.parameters):
         return spec
+    parameters = [
+        Parameter(name, _parameter_type(argument), None if argument.default is argument.empty else argument.default)
+        for name, argument in _creator_arguments(spec).items()
+    ]
+    return dataclasses.replace(spec, parameters=tuple(parameters)) if parameters else spec
+
+
+def _creator_arguments(spec: EnvSpec) -> dict[str, inspect.Parameter]:
+    """Return the arguments of an environment's creator that are parameters of the environment."""
     try:
         arguments = inspect.signature(load_object(spec.entry_point)).parameters.values()
     except (ImportError, AttributeError, ValueError, TypeError):  # making the environment says what is wrong with it
-        return spec
-    parameters = [
-        Parameter(
-            argument.name, _parameter_type(argument), None if argument.default is argument.empty else argument.default
-        )
+        return {}
+    return {
+        argument.name: argument
         for argument in arguments
         if argument.kind in (argument.POSITIONAL_OR_KEYWORD, argument.KEYWORD_ONLY)
         if argument.name not in _NO_PARAMETERS
-    ]
-    return dataclasses.replace(spec, parameters=tuple(parameters))
+    }
+
+
+def _is_network(creator: Any) -> bool:
+    """Say whether something is a network or its class; nothing is where torch was not imported."""
+    torch = sys.modules.get("torch")
+    module = getattr(getattr(torch, "nn", None), "Module", ())
+    return isinstance(creator, module) or (inspect.isclass(creator) and issubclass(creator, module))
+
+
+def _check_required(spec: EnvSpec, env: Mapping[str, Any]) -> None:
+    """Check that each argument that an environment's creator has no default for is given."""
+    for name, argument in _creator_arguments(spec).items():
+        if argument.default is argument.empty and name not in env and name not in spec.kwargs:
+            raise UsageError(f"--env.{name.replace('_', '-')} must be given; {spec.id} has no default for it.")
 
 
 def _parameter_type(argument: inspect.Parameter) -> type:

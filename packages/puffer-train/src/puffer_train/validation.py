@@ -97,6 +97,8 @@ def check_ranges(config: TrainConfig) -> None:
             raise ConfigError(f"{name} must be at least 1; got {value}.")
     if config.cpu_threads is not None and config.cpu_threads > _MOST_THREADS:  # torch would crash without a word
         raise ConfigError(f"cpu_threads must be at most {_MOST_THREADS}; got {config.cpu_threads}.")
+    if config.seed >= 2**64:
+        raise ConfigError(f"seed must fit 64 bits; got {config.seed}.")
     for name in _POSITIVE:
         value = getattr(config, name)
         if value is not None and not value > 0:
