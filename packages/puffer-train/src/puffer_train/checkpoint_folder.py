@@ -118,14 +118,17 @@ def find_checkpoint(runs_folder: str | Path, env_id: str, which: str = "latest")
 def _newest_whole(folder: Path) -> Path:
     """Return the newest checkpoint of a run that can be read; a disk may have spoilt the last one."""
     numbered = CheckpointFolder(folder / "checkpoints").paths() or CheckpointFolder(folder).paths()
+    refusals = []
     for path in reversed(numbered):
-        with contextlib.suppress(CheckpointError):
+        try:
             read_metadata(path)
+        except CheckpointError as error:
+            refusals.append(str(error))
+        else:
             return path
-    raise CheckpointError(
-        f"a run folder must hold a whole checkpoint; {folder} has {len(numbered) or 'none'}"
-        f"{', all of them damaged' if numbered else ''}."
-    )
+    if not refusals:
+        raise CheckpointError(f"a run folder must hold a checkpoint; {folder} has none.")
+    raise CheckpointError(f"a run folder must hold a checkpoint that can be read; of the newest: {refusals[0]}")
 
 
 def _find_among(runs_folder: Path, env_id: str, which: str) -> Path:
