@@ -87,7 +87,7 @@ def test_policy_and_value_gradients_are_those_of_the_bellman_equation(
         trainer.evaluate()
         update = make_update(trainer)
         update._begin_pass(0)
-        update._loss(slice(0, update.units.num_units)).total.backward()
+        update._loss(slice(0, update.num_units)).total.backward()
 
         experience, policy = trainer.experience, trainer.policy
         states, actions = experience.observations[..., 1].long().numpy(), experience.actions.numpy()

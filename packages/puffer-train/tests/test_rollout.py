@@ -10,7 +10,16 @@ import puffer_vector
 from puffer_policies import adapt_policy
 from puffer_spaces import PufferEnv
 from puffer_train.errors import NonFiniteError
+from puffer_train.native import steps
 from puffer_train.trainer import PuffeRL
+
+
+@pytest.fixture(autouse=True, params=["compiled steps", "array operations"])
+def form(request, monkeypatch):
+    if request.param == "array operations":
+        monkeypatch.setattr("puffer_train.rollout.usual_steps", lambda *_: None)
+    elif steps() is None:
+        pytest.skip("needs the compiled steps")
 
 
 class Clock(PufferEnv):

@@ -16,6 +16,11 @@ NAN, INF = float("nan"), float("inf")
 EXTREMES = np.array([-np.inf, -3e38, -1e30, -200.0, -88.0, 0.0], np.float32)
 
 
+def draw(head, logits, noise, mask=None, values=None, check=lambda: None):
+    values = torch.zeros(len(logits)) if values is None else values
+    return Sampler(head, CPU).draw(logits, values, noise, mask, check)
+
+
 @pytest.mark.parametrize("num_choices", [1, 2, 18])
 def test_the_loop_draws_what_the_head_draws(num_choices):
     head = CategoricalHead([num_choices], action_shape=())
@@ -23,7 +28,7 @@ def test_the_loop_draws_what_the_head_draws(num_choices):
     logits[::7, 0] = float("-inf") if num_choices > 1 else 0.0
     noise = np.random.default_rng(0).random((300, 1), np.float32)
 
-    actions, log_probs = Sampler(head, CPU).draw(logits, noise, None)
+    actions, log_probs = draw(head, logits, noise)
     expected, expected_log_probs = head.sample_with_log_prob(logits, torch.from_numpy(noise))
 
     assert torch.equal(actions, expected)
@@ -34,7 +39,7 @@ def test_noise_next_to_1_draws_a_choice_that_can_be():
     logits = torch.tensor([[0.0, 1.0, float("-inf")]])
     noise = np.full((1, 1), np.float32(1.0) - np.float32(2.0**-24))
 
-    actions, log_probs = Sampler(CategoricalHead([3], action_shape=()), CPU).draw(logits, noise, None)
+    actions, log_probs = draw(CategoricalHead([3], action_shape=()), logits, noise)
 
     assert actions.item() == 1
     assert torch.isfinite(log_probs).all()
@@ -47,15 +52,13 @@ def test_parameters_that_are_not_finite_get_the_head_s_error(row):
     logits = torch.tensor([[0.0, 0.0, 0.0], row])
 
     with pytest.raises(NonFiniteParametersError):
-        Sampler(CategoricalHead([3], action_shape=()), CPU).draw(logits, np.zeros((2, 1), np.float32), None)
+        draw(CategoricalHead([3], action_shape=()), logits, np.zeros((2, 1), np.float32))
 
 
 @pytest.mark.parametrize(("shape", "noise_shape"), [((2, 5), (2, 1)), ((4, 3), (1, 1)), ((2, 3), (2, 0))])
 def test_shapes_that_do_not_fit_get_the_head_s_error(shape, noise_shape):
     with pytest.raises(ValueError, match="must be"):
-        Sampler(CategoricalHead([3], action_shape=()), CPU).draw(
-            torch.zeros(shape), np.zeros(noise_shape, np.float32), None
-        )
+        draw(CategoricalHead([3], action_shape=()), torch.zeros(shape), np.zeros(noise_shape, np.float32))
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -68,9 +71,8 @@ def test_drawn_cases_invert_the_distribution(seed):
     noise = rng.random((rows, 1), np.float32)
     noise[rng.random(rows) < 0.3] = rng.choice([0.0, 1.0 - 2.0**-24])
 
-    actions, log_probs = Sampler(CategoricalHead([num_choices], action_shape=()), CPU).draw(
-        torch.from_numpy(logits), noise, None
-    )
+    head = CategoricalHead([num_choices], action_shape=())
+    actions, log_probs = draw(head, torch.from_numpy(logits), noise)
 
     exact = torch.from_numpy(logits).double().log_softmax(1)
     after = exact.exp().cumsum(1)
@@ -82,11 +84,28 @@ def test_drawn_cases_invert_the_distribution(seed):
     assert (noise <= after.gather(1, chosen).numpy() + 1e-5).all()
 
 
+@pytest.mark.parametrize(("value", "is_checked"), [(0.0, False), (NAN, True), (INF, True), (-INF, True)])
+def test_what_the_loop_finds_not_finite_is_checked_before_the_head_draws(value, is_checked):
+    checked = []
+    head = CategoricalHead([2], action_shape=())
+
+    draw(
+        head,
+        torch.zeros(3, 2),
+        np.zeros((3, 1), np.float32),
+        None,
+        torch.tensor([0.0, value, 1.0]),
+        lambda: checked.append(1),
+    )
+
+    assert bool(checked) == is_checked
+
+
 def test_masked_actions_are_never_drawn():
     mask = torch.tensor([[False, True]]).expand(64, 2)
     noise = np.linspace(0, 0.99, 64, dtype=np.float32)[:, None]
 
-    actions, _ = Sampler(CategoricalHead([2], action_shape=()), CPU).draw(torch.zeros(64, 2), noise, mask)
+    actions, _ = draw(CategoricalHead([2], action_shape=()), torch.zeros(64, 2), noise, mask)
 
     assert actions.eq(1).all()
 
@@ -96,6 +115,6 @@ def test_many_rows_are_drawn_by_the_head(monkeypatch):
     head = CategoricalHead([2], action_shape=())
     logits, noise = torch.randn(2, 2), np.full((2, 1), 0.5, np.float32)
 
-    actions, _ = Sampler(head, CPU).draw(logits, noise, None)
+    actions, _ = draw(head, logits, noise)
 
     assert torch.equal(actions, head.sample(logits, torch.from_numpy(noise)))

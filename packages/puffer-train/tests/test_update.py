@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from puffer_train import update
 from puffer_train.errors import NonFiniteError
 from puffer_train.losses import STATISTIC_NAMES
 
@@ -127,11 +128,24 @@ def test_minibatches_of_one_sample_stay_finite(make_trainer, fields):
             assert torch.isfinite(trainer.weights()).all()
 
 
+@pytest.mark.parametrize("fields", [{"memory": True}, {"minibatch_unit": "transition"}])
+def test_units_are_the_same_taken_at_once_or_part_by_part(make_trainer, monkeypatch, fields):
+    weights = []
+    for limit in (1 << 22, 0):
+        monkeypatch.setattr(update, "ORDERED_AT_ONCE_BYTES", limit)
+        with make_trainer(minibatch_size=16, update_epochs=2, **fields) as trainer:
+            trainer.updates(3)
+            weights.append(trainer.weights())
+
+    assert torch.equal(*weights)
+
+
 @pytest.mark.parametrize("memory", [False, True])
 def test_b13_microbatches_change_no_result(make_trainer, memory):
     def run(microbatch_size):
         with make_trainer(memory, microbatch_size=microbatch_size, minibatch_size=32, update_epochs=2) as trainer:
             losses = trainer.updates(2)
+            assert all(parameter.grad is None for parameter in trainer.policy.parameters())  # nothing runs on
             return losses, trainer.weights()
 
     whole, parts = run(None), run(8)

@@ -97,7 +97,7 @@ class CategoricalHead(ActionHead):
         widths = [part.shape[1] for part in rows]
         if widths not in ([self.num_parameters], list(self.nvec)):
             raise self.unfit(output)
-        return torch.cat(rows, 1)
+        return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
 
     def _logits_of(self, output: Any) -> Any:
         return output.logits if isinstance(output, Categorical | OneHotCategorical) else output

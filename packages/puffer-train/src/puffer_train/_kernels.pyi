@@ -5,6 +5,7 @@ import torch
 def fill_uniform(
     out: npt.NDArray[np.float32], key: int, steps: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
 ) -> None: ...
+def hash_range(out: npt.NDArray[np.uint64], key: int) -> None: ...
 def estimate_advantages(
     rewards: npt.NDArray[np.float32],
     values: npt.NDArray[np.float32],
@@ -28,10 +29,26 @@ def add_moments(
 ) -> None: ...
 def sample_categorical(
     logits: npt.NDArray[np.float32],
+    values: npt.NDArray[np.float32],
     noise: npt.NDArray[np.float32],
     actions: npt.NDArray[np.int32],
     log_probs: npt.NDArray[np.float32],
 ) -> bool: ...
+def categorical_terms(
+    logits: npt.NDArray[np.float32],
+    choices: npt.NDArray[np.int32],
+    log_table: npt.NDArray[np.float32],
+    log_probs: npt.NDArray[np.float32],
+    entropies: npt.NDArray[np.float32],
+) -> bool: ...
+def categorical_gradient(
+    log_table: npt.NDArray[np.float32],
+    choices: npt.NDArray[np.int32],
+    entropies: npt.NDArray[np.float32],
+    by_log_prob: npt.NDArray[np.float32],
+    by_entropy: npt.NDArray[np.float32],
+    by_logit: npt.NDArray[np.float32],
+) -> None: ...
 def ppo_terms(
     log_probs: npt.NDArray[np.float32],
     entropies: npt.NDArray[np.float32],
@@ -48,7 +65,7 @@ def ppo_terms(
     ratios: npt.NDArray[np.float32],
     gradients: npt.NDArray[np.float32],
     sums: npt.NDArray[np.float32],
-) -> None: ...
+) -> float: ...
 def clip_gradients(gradients: list[torch.Tensor], max_norm: float) -> float: ...
 def adamw_step(
     parameters: list[torch.Tensor],

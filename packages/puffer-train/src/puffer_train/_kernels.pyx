@@ -8,6 +8,7 @@ from libc.stdint cimport int64_t, uint64_t
 cdef uint64_t GOLDEN_GAMMA = 0x9E3779B97F4A7C15U
 cdef uint64_t MULTIPLIER_1 = 0xBF58476D1CE4E5B9U
 cdef uint64_t MULTIPLIER_2 = 0x94D049BB133111EBU
+cdef float MASKED = -1e30  # as puffer_policies has it: of a masked choice, finite, so that 0 times it is 0
 
 
 cdef inline uint64_t mix(uint64_t z) noexcept nogil:
@@ -33,6 +34,15 @@ def fill_uniform(float[:, ::1] out, uint64_t key, const int64_t[::1] steps, cons
                 bits = mix(row_key + <uint64_t>(j + 1) * GOLDEN_GAMMA)
                 # The upper 24 bits: each is a float32, and none rounds up to 1.
                 out[i, j] = <float>(bits >> 40) * <float>(1.0 / 16777216.0)
+
+
+def hash_range(uint64_t[::1] out, uint64_t key):
+    """Fill out[i] with hash2(key, i)."""
+    cdef Py_ssize_t i
+    cdef uint64_t start = mix(key + GOLDEN_GAMMA)
+    with nogil:
+        for i in range(out.shape[0]):
+            out[i] = mix(start + <uint64_t>(i + 1) * GOLDEN_GAMMA)
 
 
 def estimate_advantages(
@@ -103,10 +113,16 @@ def add_moments(
                     squares[j] += distance * distance
 
 
-def sample_categorical(const float[:, ::1] logits, const float[:, ::1] noise, int[::1] actions, float[::1] log_probs):
+def sample_categorical(
+    const float[:, ::1] logits,
+    const float[::1] values,
+    const float[:, ::1] noise,
+    int[::1] actions,
+    float[::1] log_probs,
+):
     """Write a choice per row, its distribution inverted at a uniform number, and the choice's log-probability.
 
-    Returns False, with nothing of use written, if a row has NaN or infinity, or nothing but -inf.
+    Returns False, with nothing of use written, if a row has NaN or infinity, or nothing but -inf; values count too.
     """
     cdef Py_ssize_t i, j, choice
     cdef Py_ssize_t num_choices = logits.shape[1]
@@ -124,7 +140,8 @@ def sample_categorical(const float[:, ::1] logits, const float[:, ::1] noise, in
             total = 0.0
             for j in range(num_choices):
                 total += expf(row[j] - top)
-            is_finite = total < INFINITY  # NaN in any place makes it NaN, and so does an infinite top
+            # NaN in any place makes the total NaN, and so does an infinite top.
+            is_finite = total < INFINITY and fabsf(values[i]) < INFINITY
             if not is_finite:
                 break
             wanted = noise[i, 0] * total
@@ -137,6 +154,66 @@ def sample_categorical(const float[:, ::1] logits, const float[:, ::1] noise, in
             actions[i] = <int>choice
             log_probs[i] = row[choice] - top - logf(total)
     return is_finite
+
+
+def categorical_terms(
+    const float[:, ::1] logits,
+    const int[::1] choices,
+    float[:, ::1] log_table,
+    float[::1] log_probs,
+    float[::1] entropies,
+):
+    """Write the log-probabilities of all choices and of those that were made, and the entropies.
+
+    -inf is a choice of probability 0. Returns False, with nothing of use written, if a choice does not exist.
+    """
+    cdef Py_ssize_t i, j
+    cdef Py_ssize_t num_choices = logits.shape[1]
+    cdef const float *row
+    cdef float *logs
+    cdef float top, total, entropy
+    cdef bint is_choice = True
+    with nogil:
+        for i in range(logits.shape[0]):
+            is_choice = 0 <= choices[i] < num_choices
+            if not is_choice:
+                break
+            row, logs = &logits[i, 0], &log_table[i, 0]
+            top = MASKED
+            for j in range(num_choices):
+                logs[j] = max(row[j], MASKED)  # NaN stays
+                top = max(top, logs[j])
+            total = 0.0
+            for j in range(num_choices):
+                logs[j] -= top
+                total += expf(logs[j])
+            total = logf(total)
+            entropy = 0.0
+            for j in range(num_choices):
+                logs[j] -= total
+                entropy -= expf(logs[j]) * logs[j]
+            log_probs[i] = logs[choices[i]]
+            entropies[i] = entropy
+    return is_choice
+
+
+def categorical_gradient(
+    const float[:, ::1] log_table,
+    const int[::1] choices,
+    const float[::1] entropies,
+    const float[::1] by_log_prob,
+    const float[::1] by_entropy,
+    float[:, ::1] by_logit,
+):
+    """Write the gradient by logits from those by log-probability and entropy; see `CategoricalTerms`."""
+    cdef Py_ssize_t i, j
+    cdef float probability
+    with nogil:
+        for i in range(log_table.shape[0]):
+            for j in range(log_table.shape[1]):
+                probability = expf(log_table[i, j])
+                by_logit[i, j] = -probability * (by_log_prob[i] + by_entropy[i] * (log_table[i, j] + entropies[i]))
+            by_logit[i, choices[i]] += by_log_prob[i]
 
 
 def ppo_terms(
@@ -158,7 +235,7 @@ def ppo_terms(
 ):
     """Write the probability ratios, the loss's gradients by log-probability, entropy and value, and its sums.
 
-    `sums` are those of `losses.STATISTIC_NAMES`. vf_clip_coef may be infinite.
+    `sums` are those of `losses.STATISTIC_NAMES`. vf_clip_coef may be infinite. Returns the loss.
     """
     cdef Py_ssize_t i
     cdef float log_ratio, ratio, bounded, slope, error, change, far
@@ -196,6 +273,7 @@ def ppo_terms(
                 clip_fraction += weights[i]
     sums[0], sums[1], sums[2], sums[3] = policy_loss, 0.5 * value_loss, entropy, old_kl
     sums[4], sums[5], sums[6] = kl, clip_fraction, importance
+    return policy_loss + vf_coef * 0.5 * value_loss - ent_coef * entropy
 
 
 def clip_gradients(list gradients, double max_norm):

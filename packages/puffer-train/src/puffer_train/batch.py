@@ -1,16 +1,41 @@
-"""What one receive brings."""
+"""What one receive brings: the outcome of the last actions, and rows that act next."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from puffer_train.experience import Rows
+from puffer_train.native import steps
+
+Flags = npt.NDArray[np.bool_]
+
+
+class Outcome(NamedTuple):
+    """What the last actions of some agents brought. All arrays are (num_rows,).
+
+    Attributes:
+        ids: int64, C-contiguous, the agents.
+        rows: The same as an index into arrays of all agents.
+        rewards: float32, C-contiguous.
+        terminals: bool.
+        truncations: bool.
+        masks: bool, whether an agent is there now.
+        invalid: bool, whether the environment was replaced.
+    """
+
+    ids: npt.NDArray[np.int64]
+    rows: Rows
+    rewards: npt.NDArray[np.float32]
+    terminals: Flags
+    truncations: Flags
+    masks: Flags
+    invalid: Flags
 
 
 @dataclass(frozen=True)
@@ -29,8 +54,8 @@ class Batch:
     ids: npt.NDArray[np.int64]
     rows: Rows
     observations: torch.Tensor
-    masks: npt.NDArray[np.bool_]
-    resets: npt.NDArray[np.bool_]
+    masks: Flags
+    resets: Flags
     action_mask: torch.Tensor | None
 
     def copy(self) -> Batch:
@@ -71,8 +96,8 @@ class Batch:
 
 
 def as_rows(ids: npt.NDArray[np.int64], device: torch.device) -> Rows:
-    """Return an index for agents: a slice where they follow each other, else a tensor."""
-    first, last = int(ids[0]), int(ids[-1])
-    if last - first + 1 == len(ids) and bool((ids[1:] > ids[:-1]).all()):
-        return slice(first, last + 1)
+    """Return an index for agents, C-contiguous: a slice where they follow each other, else a tensor."""
+    native = steps()
+    if (ids[1:] == ids[:-1] + 1).all() if native is None else native.is_range(ids):
+        return slice(int(ids[0]), int(ids[-1]) + 1)
     return torch.tensor(ids, device=device)

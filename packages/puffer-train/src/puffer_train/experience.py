@@ -19,6 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from puffer_train.agent_numbers import agents_per_world
+from puffer_train.config import TrainConfig
+
 Rows = slice | torch.Tensor
 Values = torch.Tensor | npt.NDArray[Any]
 
@@ -126,6 +129,21 @@ class Experience:
         self._next_observations = self._view_by_agent(self.next_observations)
         self._states = tuple(self._view_by_agent(part) for part in self.states)
 
+    def for_one_step(self) -> Experience:
+        """Return an experience that holds one step of each agent, on the same device."""
+        return Experience(
+            num_agents=self.num_agents,
+            segments_per_agent=1,
+            horizon=1,
+            observation_shape=self.observations.shape[2:],
+            observation_dtype=self.observations.dtype,
+            action_shape=self.actions.shape[2:],
+            action_dtype=self.actions.dtype,
+            state=self.states,
+            action_mask_size=0 if self.action_mask is None else self.action_mask.shape[2],
+            device=self.values.device,
+        )
+
     @property
     def num_slots(self) -> int:
         """Transitions of one agent: segments per agent times horizon."""
@@ -189,6 +207,33 @@ class Experience:
 
     def _view_by_agent(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.view(self.num_agents, self.segments_per_agent, *tensor.shape[1:])
+
+
+def experience_of(config: TrainConfig, vec: Any, policy: Any, num_processes: int, device: torch.device) -> Experience:
+    """Return one process's experience of an update.
+
+    Args:
+        config: Resolved.
+        vec: The vector env of the process.
+        policy: Adapted policy: `action_head`, `initial_state`.
+        num_processes: Processes among which a batch is divided.
+        device: Where the policy runs.
+    """
+    assert config.batch_size is not None
+    return Experience(
+        num_agents=vec.num_agents,
+        segments_per_agent=config.batch_size // (vec.num_agents * num_processes * config.horizon),
+        horizon=config.horizon,
+        observation_shape=vec.observation_layout.row_shape,
+        observation_dtype=torch_dtype(vec.single_observation_space.dtype),
+        action_shape=policy.action_head.action_shape,
+        action_dtype=policy.action_head.action_dtype,
+        state=policy.initial_state(1, device),
+        action_mask_size=vec.action_mask_size,
+        agents_per_world=agents_per_world(vec),
+        device=device,
+        offload=config.cpu_offload,
+    )
 
 
 def _to_host(x: Any) -> Any:

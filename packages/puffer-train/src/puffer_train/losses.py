@@ -92,7 +92,7 @@ def ppo_loss(
     with torch.no_grad():
         distances = ratios - 1.0
         kl = torch.dot(distances - log_ratios, weights)
-        clip_fraction = torch.dot((distances.abs() > clip_coef).float(), weights)
+        clip_fraction = torch.dot((distances.abs() > clip_coef).to(weights.dtype), weights)
         importance = torch.dot(ratios, weights)
         old_kl = -torch.dot(log_ratios, weights)
         statistics = torch.stack([policy_loss, value_loss, entropy, old_kl, kl, clip_fraction, importance]).detach()
@@ -109,6 +109,49 @@ def _check_shapes(log_probs: torch.Tensor, others: tuple[torch.Tensor, ...]) -> 
             )
 
 
+def choice_loss(
+    logits: torch.Tensor,
+    choices: torch.Tensor,
+    values: torch.Tensor,
+    *,
+    old_log_probs: torch.Tensor,
+    old_values: torch.Tensor,
+    advantages: torch.Tensor,
+    targets: torch.Tensor,
+    weights: torch.Tensor,
+    clip_coef: float,
+    vf_coef: float,
+    vf_clip_coef: float | None,
+    ent_coef: float,
+    native: Any,
+) -> Loss:
+    """Return `ppo_loss` of actions that are one choice each, by compiled loops from the logits on.
+
+    Args:
+        logits: float32 (num_steps, num_choices), current, in host memory.
+        choices: int32 (num_steps,), the taken actions.
+        values: As the others that are not named here: see `ppo_loss`.
+        native: The compiled loops.
+
+    Raises:
+        ValueError: If the shapes do not agree, or a choice does not exist.
+    """
+    given = (old_log_probs, old_values, advantages, targets, weights)
+    _check_shapes(choices, (choices, values, *given))
+    if logits.ndim != 2 or len(logits) != len(choices):
+        raise ValueError(
+            f"logits must be (num_steps, num_choices) for {len(choices)} choices; got {tuple(logits.shape)}. "
+            "Pass a row for each."
+        )
+    coefficients = (clip_coef, vf_coef, math.inf if vf_clip_coef is None else vf_clip_coef, ent_coef)
+    total, statistics, ratios = _ChoiceLoss.apply(logits, values, choices, given, coefficients, native)
+    return Loss(total, statistics, ratios, values.detach())
+
+
+Coefficients = tuple[float, float, float, float]
+Tensors = tuple[torch.Tensor, ...]
+
+
 class _NativeLoss(Function):
     """`ppo_loss` and its gradient in one loop over the steps, where thirty small operations take longer to begin."""
 
@@ -118,20 +161,14 @@ class _NativeLoss(Function):
         log_probs: torch.Tensor,
         entropies: torch.Tensor,
         values: torch.Tensor,
-        given: tuple[torch.Tensor, ...],
-        coefficients: tuple[float, float, float, float],
+        given: Tensors,
+        coefficients: Coefficients,
         native: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    ) -> Tensors:
         """Return the total, the statistics and the ratios."""
-        ratios = torch.empty_like(log_probs)
-        gradients = log_probs.new_empty(3, len(log_probs))
-        sums = log_probs.new_empty(len(STATISTIC_NAMES))
-        arrays = [part.detach().contiguous().numpy() for part in (log_probs, entropies, values, *given)]
-        native.ppo_terms(*arrays, *coefficients, ratios.numpy(), gradients.numpy(), sums.numpy())
+        gradients, *results = _terms(ctx, (log_probs, entropies, values, *given), coefficients, native)
         ctx.save_for_backward(gradients)
-        ctx.mark_non_differentiable(sums, ratios)
-        _, vf_coef, _, ent_coef = coefficients
-        return sums[0] + vf_coef * sums[1] - ent_coef * sums[2], sums, ratios
+        return tuple(results)
 
     @staticmethod
     @once_differentiable
@@ -139,6 +176,56 @@ class _NativeLoss(Function):
         """Scale the gradients that the loop found."""
         by_log_prob, by_entropy, by_value = ctx.saved_tensors[0] * grad_total
         return by_log_prob, by_entropy, by_value, None, None, None
+
+
+class _ChoiceLoss(Function):
+    """`choice_loss` and its gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: torch.Tensor,
+        values: torch.Tensor,
+        choices: torch.Tensor,
+        given: Tensors,
+        coefficients: Coefficients,
+        native: Any,
+    ) -> Tensors:
+        """Return the total, the statistics and the ratios."""
+        logits = logits.detach().contiguous()
+        table, by_logit = torch.empty_like(logits), torch.empty_like(logits)
+        log_probs, entropies = logits.new_empty(2, len(logits))
+        made = choices.contiguous().numpy()
+        if not native.categorical_terms(logits.numpy(), made, table.numpy(), log_probs.numpy(), entropies.numpy()):
+            raise ValueError(
+                f"choices must be of 0 to {logits.shape[1] - 1}; got others. Pass those that were sampled."
+            )
+        gradients, *results = _terms(ctx, (log_probs, entropies, values, *given), coefficients, native)
+        by_log_prob, by_entropy, by_value = gradients
+        native.categorical_gradient(
+            table.numpy(), made, entropies.numpy(), by_log_prob.numpy(), by_entropy.numpy(), by_logit.numpy()
+        )
+        ctx.save_for_backward(by_logit, by_value)
+        return tuple(results)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_total: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
+        """Scale the gradients that the loops found."""
+        by_logit, by_value = ctx.saved_tensors
+        return by_logit * grad_total, by_value * grad_total, None, None, None, None
+
+
+def _terms(ctx: Any, steps: Tensors, coefficients: Coefficients, native: Any) -> Tensors:
+    """Return gradients (3, num_steps) by log-probability, entropy and value, the total, the statistics, the ratios."""
+    log_probs = steps[0]
+    ratios = torch.empty_like(log_probs)
+    gradients = log_probs.new_empty(3, len(log_probs))
+    sums = log_probs.new_empty(len(STATISTIC_NAMES))
+    arrays = [part.detach().contiguous().numpy() for part in steps]
+    total = native.ppo_terms(*arrays, *coefficients, ratios.numpy(), gradients.numpy(), sums.numpy())
+    ctx.mark_non_differentiable(sums, ratios)
+    return gradients, log_probs.new_full((), total), sums, ratios
 
 
 def explained_variance(target_moments: torch.Tensor, residual_moments: torch.Tensor) -> torch.Tensor:

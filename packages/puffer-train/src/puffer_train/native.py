@@ -14,15 +14,25 @@ from typing import Any
 
 @functools.cache
 def kernels() -> Any | None:
-    """Return the compiled module, or None after one notice where it is missing."""
+    """Return the compiled loops over numbers, or None after one notice where they are missing."""
+    return _compiled("_kernels")
+
+
+@functools.cache
+def steps() -> Any | None:
+    """Return the compiled steps of a rollout; where they are missing, the loops are too."""
+    return None if kernels() is None else _compiled("_steps")
+
+
+def _compiled(name: str) -> Any | None:
     try:
-        return importlib.import_module("puffer_train._kernels")
+        return importlib.import_module(f"puffer_train.{name}")
     except ImportError as error:
         warnings.warn(
             f"puffer_train runs without its compiled loops ({error}); results are the same up to rounding, "
             "rollouts and updates are slower. "
             "Install puffer-train with a C compiler present to have them.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
         return None

@@ -7,6 +7,8 @@ batches, groups or processes, and a resumed run needs no generator state. The fi
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import numpy.typing as npt
 
@@ -34,7 +36,7 @@ def fill_uniform(
         steps: int64 (num_rows,), C-contiguous. Steps that each row has taken.
         rows: int64 (num_rows,), C-contiguous. Row numbers in the whole vector environment.
     """
-    key = hash2(seed, ACTION_STREAM)
+    key = _action_key(seed)
     native = kernels()
     if native is not None:
         native.fill_uniform(out, key, steps, rows)
@@ -45,17 +47,32 @@ def fill_uniform(
     np.multiply(bits.astype(np.float32), _FLOAT32_OF_24_BITS, out=out)
 
 
+@functools.lru_cache(maxsize=16)
+def _action_key(seed: int) -> int:
+    return hash2(seed, ACTION_STREAM)
+
+
 def permutation(seed: int, epoch: int, pass_index: int, block: int, size: int) -> npt.NDArray[np.int64]:
     """Return a random order of range(size), keyed (seed, epoch, pass_index, block): int64 (size,)."""
     key = hash3(hash3(seed, ORDER_STREAM, epoch), pass_index, block)
-    return np.argsort(_hash(np.full(1, key, np.uint64), np.arange(size)))  # no two hashes are equal: one order
+    return np.argsort(_hash_range(key, size))  # no two hashes are equal: one order
 
 
 def uniforms(seed: int, epoch: int, index: int, size: int) -> npt.NDArray[np.float32]:
     """Return uniforms of [0, 1) for a draw by priority, keyed (seed, epoch, index): float32 (size,)."""
     key = hash3(hash3(seed, PRIORITY_STREAM, epoch), index, 0)
-    bits = _hash(np.full(1, key, np.uint64), np.arange(size)) >> np.uint64(40)
+    bits = _hash_range(key, size) >> np.uint64(40)
     return bits.astype(np.float32) * _FLOAT32_OF_24_BITS
+
+
+def _hash_range(key: int, size: int) -> npt.NDArray[np.uint64]:
+    """Return hash2(key, number) for each number of range(size)."""
+    native = kernels()
+    if native is None:
+        return _hash(np.full(1, key, np.uint64), np.arange(size))
+    hashes = np.empty(size, np.uint64)
+    native.hash_range(hashes, key)
+    return hashes
 
 
 def _hash(keys: npt.NDArray[np.uint64], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:

@@ -37,7 +37,8 @@ class Optimizer:
     def step(self) -> None:
         """Update the parameters by their gradients."""
         for part in self.parts:
-            part.step()
+            if not (isinstance(part, HostAdamW) and part.step_by_loop()):
+                part.step()
 
     def zero_grad(self) -> None:
         """Forget the gradients."""

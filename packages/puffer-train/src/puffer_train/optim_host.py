@@ -40,7 +40,14 @@ class HostAdamW(torch.optim.AdamW):
     """
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters by their gradients. The first step, which makes the state, is torch's."""
+        """Update the parameters by their gradients."""
+        return None if closure is None and self.step_by_loop() else super().step(closure)
+
+    def step_by_loop(self) -> bool:
+        """Update the parameters and return True, or leave them to `step`, as the first time, when the state is made.
+
+        It does not call hooks, which take `step` as long as the loop does.
+        """
         native = kernels()
         (group,) = self.param_groups
         parameters = group["params"]
@@ -48,12 +55,12 @@ class HostAdamW(torch.optim.AdamW):
         states = [state for p in parameters if (state := self.state.get(p))]
         moments = [[state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step")]
         is_whole = len(states) == len(parameters) and all(map(_is_plain, chain(parameters, gradients, *moments)))
-        if native is None or closure is not None or group["amsgrad"] or group["maximize"] or not is_whole:
-            return super().step(closure)
+        if native is None or group["amsgrad"] or group["maximize"] or not is_whole:
+            return False
         numbers = (group["lr"], *group["betas"], group["eps"], group["weight_decay"])
         native.adamw_step(parameters, gradients, *moments, *numbers)
         increment_version(parameters)  # a graph that has kept the old values must not be differentiated
-        return None
+        return True
 
 
 def _is_plain(tensor: torch.Tensor | None) -> bool:

@@ -26,7 +26,7 @@ class Puffer3Update(Update):
         """Run the minibatches and return means of what happened, by name."""
         experience = self.experience
         self._values = experience.values.clone()
-        self._old_values = self._values[:, :-1]
+        self.units = self.units._replace(values=self._values[:, :-1])
         self._ratios = torch.ones_like(experience.log_probs)
         self._used = experience.valid.clone()
         self._used[:, -1] = False

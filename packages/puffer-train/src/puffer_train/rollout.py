@@ -21,12 +21,13 @@ import torch
 
 from puffer_spaces import hash2
 from puffer_train.agent_numbers import agents_per_world, number_arguments
-from puffer_train.batch import Batch, as_rows
+from puffer_train.batch import Batch, Flags, Outcome, as_rows
 from puffer_train.experience import Experience, Rows
 from puffer_train.finite import RowPlaces, check_outputs, check_rewards
 from puffer_train.interval import Interval
 from puffer_train.noise import fill_uniform
 from puffer_train.sampling import Sampler
+from puffer_train.usual_steps import usual_steps
 
 Select = slice | npt.NDArray[np.int64]
 _CARRIED = ("observations", "actions", "log_probs", "values", "valid", "resets")
@@ -69,12 +70,15 @@ class Rollout:
         self.device = experience.values.device
         self.num_agent_steps = 0
         num_agents = experience.num_agents
-        self._carry = self._make_carry()
+        self._carry = experience.for_one_step()
         self._state: tuple[torch.Tensor, ...] = tuple(policy.initial_state(num_agents, self.device))
         self._slots = np.zeros(num_agents, np.int64)
         self._num_outcomes = np.zeros(num_agents, np.int64)
         self._num_steps = np.zeros(num_agents, np.int64)
         self._acted = np.zeros(num_agents, np.bool_)
+        self._resets = np.zeros(num_agents, np.bool_)
+        rows = {"slots": self._slots, "num_outcomes": self._num_outcomes}
+        self._usual = usual_steps(experience, {**rows, "num_steps": self._num_steps, "acted": self._acted})
         self._held: Batch | None = None
         self.is_started = False
         self._sampler = Sampler(policy.action_head, self.device)
@@ -83,21 +87,6 @@ class Rollout:
         self._has_told_no_final_observations = False
         self._agents_per_world = agents_per_world(vec)
         self._agent_numbers = torch.arange(num_agents, device=self.device) % self._agents_per_world
-
-    def _make_carry(self) -> Experience:
-        like = self.experience
-        return Experience(
-            num_agents=like.num_agents,
-            segments_per_agent=1,
-            horizon=1,
-            observation_shape=like.observations.shape[2:],
-            observation_dtype=like.observations.dtype,
-            action_shape=like.actions.shape[2:],
-            action_dtype=like.actions.dtype,
-            state=like.states,
-            action_mask_size=0 if like.action_mask is None else like.action_mask.shape[2],
-            device=self.device,
-        )
 
     @torch.inference_mode()
     def collect(self) -> None:
@@ -149,20 +138,15 @@ class Rollout:
         started = time.perf_counter()
         observations, rewards, terminals, truncations, infos, agent_ids, masks = self.vec.recv()
         received = time.perf_counter()
-        ids = np.asarray(agent_ids, np.int64)
+        ids = np.ascontiguousarray(agent_ids, np.int64)
+        rewards = np.ascontiguousarray(rewards, np.float32)
         rows = as_rows(ids, self.device)
         if infos:
             self.metrics.add_infos(infos)
-        acted = self._acted[ids]
-        check_rewards(rewards, acted, self._places(ids))
-        ended = (terminals | truncations) & acted
-        self.metrics.counts.add_step(ids, rewards, acted & ~self.vec.invalid, ended | (acted & ~masks))
-        self._write_outcome(ids, rows, acted, rewards, terminals, truncations)
-        # An environment was replaced, or an agent left without a flag: what its last action led to is unknown.
-        unknown = acted & (self.vec.invalid | ~(masks | ended))
-        if unknown.any():
-            self._invalidate(ids, unknown)
-        resets = ended | ~masks | ~acted
+        outcome = Outcome(ids, rows, rewards, terminals, truncations, masks, self.vec.invalid)
+        resets = self._take_usual_outcome(outcome)
+        if resets is None:
+            resets = self._take_outcome(outcome)
         if self._state and resets.any():
             reset_rows = torch.from_numpy(ids[resets]).to(self.device)
             for part in self._state:
@@ -179,42 +163,66 @@ class Rollout:
         self.seconds["copy"] += time.perf_counter() - received
         return Batch(ids, rows, tensor, masks, resets, action_mask)
 
-    def _write_outcome(
-        self,
-        ids: npt.NDArray[np.int64],
-        rows: Rows,
-        acted: npt.NDArray[np.bool_],
-        rewards: npt.NDArray[np.float32],
-        terminals: npt.NDArray[np.bool_],
-        truncations: npt.NDArray[np.bool_],
-    ) -> None:
-        """Store what the last action of each row brought."""
-        experience = self.experience
-        slots = self._num_outcomes[ids] = self._slots[ids]
+    def _take_usual_outcome(self, outcome: Outcome) -> Flags | None:
+        """Store an outcome by one compiled pass, and return as `_take_outcome`; None where a row needs more care."""
+        if self._usual is None:
+            return None
+        ids, _, rewards, *flags = outcome
+        resets = self._resets[: len(ids)]
+        is_cut = self._usual.take_outcome(ids, rewards, *flags, resets)
+        if is_cut is None:
+            return None
+        self.metrics.counts.add_step(ids, rewards, outcome.masks, resets)
+        if is_cut:
+            self._value_cut_episodes(ids, np.flatnonzero(outcome.truncations & ~outcome.terminals))
+        return resets
+
+    def _take_outcome(self, outcome: Outcome) -> Flags:
+        """Store an outcome and return which rows' memory starts anew."""
+        ids, _, rewards, terminals, truncations, masks, invalid = outcome
+        acted = self._acted[ids]
+        check_rewards(rewards, acted, self._places(ids))
+        ended = (terminals | truncations) & acted
+        self.metrics.counts.add_step(ids, rewards, acted & ~invalid, ended | (acted & ~masks))
         if not acted.all():  # padding may hold anything
-            rewards = np.where(acted, rewards, np.float32(0.0))
-            terminals = terminals & acted
-            truncations = truncations & acted
+            outcome = outcome._replace(
+                rewards=np.where(acted, rewards, np.float32(0.0)),
+                terminals=terminals & acted,
+                truncations=truncations & acted,
+            )
+        self._write_outcome(outcome)
+        # An environment was replaced, or an agent left without a flag: what its last action led to is unknown.
+        self._invalidate(ids[acted & (invalid | ~(masks | ended))])
+        return ended | ~masks | ~acted
+
+    def _write_outcome(self, outcome: Outcome) -> None:
+        experience = self.experience
+        ids, rows, rewards, terminals, truncations, *_ = outcome
+        slots = self._num_outcomes[ids] = self._slots[ids]
         written = (slots > 0) & (slots <= experience.num_slots)
-        cut = np.flatnonzero(truncations & ~terminals & written)
         for slot, select, part in self._by_slot(slots, rows, ids):
             if 0 < slot <= experience.num_slots:
                 experience.write("rewards", part, slot - 1, rewards[select])
                 experience.write("terminals", part, slot - 1, terminals[select])
                 experience.write("truncations", part, slot - 1, truncations[select])
-        if not len(cut):
-            return
-        if self.vec.has_final_observations:
-            final_values = self._final_values(ids[cut], self.vec.final_observations[cut])
-            for slot, select, part in self._by_slot(slots[cut], as_rows(ids[cut], self.device), ids[cut]):
-                experience.write("final_values", part, slot - 1, final_values[select])
-        else:
-            self._invalidate(ids, truncations & ~terminals)
-            self._tell_no_final_observations()
+        cut = np.flatnonzero(truncations & ~terminals & written)
+        if len(cut):
+            self._value_cut_episodes(ids, cut)
 
-    def _invalidate(self, ids: npt.NDArray[np.int64], which: npt.NDArray[np.bool_]) -> None:
-        """Leave the transitions that led to some rows of a batch out of the update."""
-        for row in ids[which].tolist():
+    def _value_cut_episodes(self, ids: npt.NDArray[np.int64], cut: npt.NDArray[np.int64]) -> None:
+        """Store the values of the observations in which the episodes of some rows of a batch were cut."""
+        ids = ids[cut]
+        if not self.vec.has_final_observations:
+            self._invalidate(ids)
+            self._tell_no_final_observations()
+            return
+        final_values = self._final_values(ids, self.vec.final_observations[cut])
+        for slot, select, part in self._by_slot(self._slots[ids], as_rows(ids, self.device), ids):
+            self.experience.write("final_values", part, slot - 1, final_values[select])
+
+    def _invalidate(self, ids: npt.NDArray[np.int64]) -> None:
+        """Leave the transitions that led to some rows out of the update."""
+        for row in ids.tolist():
             if 0 < self._slots[row] <= self.experience.num_slots:
                 self.experience.write("valid", slice(row, row + 1), int(self._slots[row]) - 1, False)
                 self.experience.write("rewards", slice(row, row + 1), int(self._slots[row]) - 1, 0.0)
@@ -243,13 +251,18 @@ class Rollout:
         parameters, values, new_state = self._forward(batch.rows, batch.observations)
         noise = self._noise[: len(batch.ids)]
         fill_uniform(noise, self.seed, self._num_steps[batch.ids], batch.ids + self.first_row)
-        check_outputs(batch.observations, values, parameters, self._places(batch.ids))
-        actions, log_probs = self._sampler.draw(parameters, noise, batch.action_mask)
+        actions, log_probs = self._sampler.draw(
+            parameters,
+            values,
+            noise,
+            batch.action_mask,
+            lambda: check_outputs(batch.observations, values, parameters, self._places(batch.ids)),
+        )
         chosen = time.perf_counter()
-        self._store(batch, actions, values, log_probs)
-        self._set_state(batch.rows, new_state)
-        self._acted[batch.ids] = batch.masks
-        self._num_steps[batch.ids] += 1
+        if not self._store_usual(batch, actions, values, log_probs):
+            self._store(batch, actions, values, log_probs)
+        if self._state:
+            self._set_state(batch.rows, new_state)
         stored = time.perf_counter()
         self.vec.send(self.policy.action_head.env_actions(actions).cpu().numpy())
         self.seconds["policy"] += chosen - started
@@ -260,10 +273,22 @@ class Rollout:
         self, rows: Rows, observations: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, Sequence[torch.Tensor]]:
         state = tuple(part[rows] for part in self._state)
-        numbers = number_arguments(self.policy, self._agent_numbers[rows])
+        numbers = number_arguments(self.policy, self._agent_numbers, rows)
         with self.autocast():
             parameters, values, new_state = self.policy.forward_eval(self.normalize(observations), state, *numbers)
         return parameters.float(), values.float().reshape(-1), new_state
+
+    def _store_usual(self, batch: Batch, actions: torch.Tensor, values: torch.Tensor, log_probs: torch.Tensor) -> bool:
+        """Store a step inside segments by one compiled pass; False where it begins or ends one."""
+        if self._usual is None:
+            return False
+        payload: tuple[torch.Tensor, ...] = (batch.observations, actions)
+        payload += () if batch.action_mask is None else (batch.action_mask,)
+        num_present = self._usual.store(batch.ids, values, log_probs, batch.masks, batch.resets, payload)
+        if num_present is None:
+            return False
+        self.num_agent_steps += num_present
+        return True
 
     def _store(self, batch: Batch, actions: torch.Tensor, values: torch.Tensor, log_probs: torch.Tensor) -> None:
         slots = self._slots[batch.ids]
@@ -287,6 +312,8 @@ class Rollout:
                 target.write("action_mask", part, at, batch.action_mask[select])
         self.num_agent_steps += int(np.count_nonzero(batch.masks & (slots < num_slots)))
         self._slots[batch.ids] = np.minimum(slots, num_slots) + 1
+        self._acted[batch.ids] = batch.masks
+        self._num_steps[batch.ids] += 1
 
     def _set_state(self, rows: Rows, new_state: Sequence[torch.Tensor]) -> None:
         if isinstance(rows, slice) and rows == slice(0, self.experience.num_agents):
@@ -314,7 +341,8 @@ class Rollout:
         return torch.from_numpy(array).to(self.device)
 
     def _places(self, ids: npt.NDArray[np.int64]) -> RowPlaces:
-        return RowPlaces(ids + self.first_row, self._num_steps[ids], self._agents_per_world)
+        layout = self.vec.observation_layout
+        return RowPlaces(ids + self.first_row, self._num_steps[ids], self._agents_per_world, layout)
 
     def _tell_no_final_observations(self) -> None:
         if not self._has_told_no_final_observations:

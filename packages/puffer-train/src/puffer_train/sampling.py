@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,34 +26,47 @@ class Sampler:
 
     def __init__(self, head: Any, device: torch.device) -> None:
         self.head = head
-        is_one_choice = type(head) is CategoricalHead and len(head.nvec) == 1 and head.starts is None
-        is_plain = is_one_choice and head.action_dtype == torch.int32 and head.action_shape == ()
-        self._native = kernels() if is_plain and device.type == "cpu" else None
         self._device = device
 
     def draw(
-        self, parameters: torch.Tensor, noise: npt.NDArray[np.float32], action_mask: torch.Tensor | None
+        self,
+        parameters: torch.Tensor,
+        values: torch.Tensor,
+        noise: npt.NDArray[np.float32],
+        action_mask: torch.Tensor | None,
+        check: Callable[[], object],
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return actions (rows, *action_shape) and their log-probabilities, float32 (rows,).
 
         Args:
             parameters: float32 (rows, num_parameters).
+            values: float32 (rows,), the other output of the policy.
             noise: (rows, num_noise), uniforms of [0, 1).
             action_mask: bool (rows, num_choices) or None.
+            check: Called where the loop has not seen for itself that parameters and values are finite.
         """
-        if self._native is not None and action_mask is None and self._suits_loop(parameters, noise):
-            rows = len(parameters)
+        native = loops_for(self.head, parameters) if action_mask is None else None
+        rows = len(parameters)
+        if native is not None and noise.shape == (rows, 1) and values.shape == (rows,):
             actions, log_probs = torch.empty(rows, dtype=torch.int32), torch.empty(rows)
-            logits = parameters.contiguous().numpy()
-            if self._native.sample_categorical(logits, noise, actions.numpy(), log_probs.numpy()):
+            given = (parameters.contiguous().numpy(), values.contiguous().numpy(), noise)
+            if native.sample_categorical(*given, actions.numpy(), log_probs.numpy()):
                 return actions, log_probs
+        check()
         drawn: tuple[torch.Tensor, torch.Tensor] = self.head.sample_with_log_prob(
             parameters, torch.from_numpy(noise).to(self._device), action_mask
         )
         return drawn
 
-    def _suits_loop(self, parameters: torch.Tensor, noise: npt.NDArray[np.float32]) -> bool:
-        """Return whether there are few logits, in shapes that the loop, which does not look, may read."""
-        rows = len(parameters)
-        is_fit = parameters.shape == (rows, self.head.num_parameters) and noise.shape == (rows, self.head.num_noise)
-        return is_fit and parameters.numel() <= MAX_NATIVE_LOGITS
+
+def loops_for(head: Any, parameters: torch.Tensor) -> Any | None:
+    """Return the compiled loops where they suit an action head and its parameters, else None.
+
+    An action has to be one number of 0 to n - 1, int32, and the logits have to be few and in host memory. The loops do
+    not look at shapes.
+    """
+    if type(head) is not CategoricalHead or len(head.nvec) > 1 or head.starts is not None:
+        return None
+    if head.action_dtype != torch.int32 or head.action_shape != () or parameters.shape[1:] != head.nvec:
+        return None
+    return kernels() if parameters.is_cpu and parameters.numel() <= MAX_NATIVE_LOGITS else None

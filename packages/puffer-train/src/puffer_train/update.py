@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -16,13 +16,17 @@ from puffer_train.config import TrainConfig
 from puffer_train.distributed import Ranks
 from puffer_train.errors import NonFiniteError
 from puffer_train.experience import Experience
-from puffer_train.losses import STATISTIC_NAMES, Loss, explained_variance, ppo_loss
+from puffer_train.losses import STATISTIC_NAMES, Loss, choice_loss, explained_variance, ppo_loss
 from puffer_train.noise import permutation
 from puffer_train.optim import Optimizer
 from puffer_train.optim_host import clip_gradients
+from puffer_train.sampling import loops_for
 
 CPU_MICROBATCH_SIZE = 4096
 """Rows whose activations stay in a core's cache: a third faster than minibatches of 32768 at once (width 128)."""
+
+ORDERED_AT_ONCE_BYTES = 1 << 22
+"""Size up to which a pass takes all units in order at once: small operations take longer to begin than to copy."""
 
 CPU_MEMORY_MICROBATCH_SIZE = 32768
 """The same for a policy with memory. It multiplies the rows of one time step at once, which must not be few."""
@@ -51,30 +55,57 @@ class Learner:
     forward: Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
-class Units:
-    """The experience cut into what is shuffled: segments or single transitions, as (num_units, unit length, ...).
+class Units(NamedTuple):
+    """The experience cut into what is shuffled: segments or single transitions, each (num_units, unit length, ...).
 
-    Args:
-        experience: A full experience.
-        unit: `segment` or `transition`.
+    The states and the numbers of the agents are (num_units, ...). `targets` are those of the update.
     """
 
-    def __init__(self, experience: Experience, unit: str) -> None:
-        self.length = experience.horizon if unit == "segment" else 1
-        self.num_units = experience.num_segments * experience.horizon // self.length
-        self.observations = self.cut(experience.observations)
-        self.actions = self.cut(experience.actions)
-        self.log_probs = self.cut(experience.log_probs)
-        self.values = self.cut(experience.values[:, :-1])
-        self.valid = self.cut(experience.valid)
-        self.resets = self.cut(experience.resets[:, :-1])
-        self.action_mask = None if experience.action_mask is None else self.cut(experience.action_mask)
-        self.states = experience.states if unit == "segment" else ()
-        self.agent_numbers = experience.agent_numbers.repeat_interleave(experience.horizon // self.length)
+    observations: torch.Tensor
+    actions: torch.Tensor
+    log_probs: torch.Tensor
+    values: torch.Tensor
+    targets: torch.Tensor
+    resets: torch.Tensor
+    agent_numbers: torch.Tensor
+    action_mask: torch.Tensor | None
+    states: tuple[torch.Tensor, ...]
 
-    def cut(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a per-slot tensor (num_segments, horizon, ...) as rows of units."""
-        return tensor.reshape(self.num_units, self.length, *tensor.shape[2:])
+    @classmethod
+    def of(cls, experience: Experience, targets: torch.Tensor, unit: str) -> Self:
+        """Cut a full experience into units of a kind, `segment` or `transition`."""
+        length = experience.horizon if unit == "segment" else 1
+
+        def cut(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.reshape(-1, length, *tensor.shape[2:])
+
+        return cls(
+            observations=cut(experience.observations),
+            actions=cut(experience.actions),
+            log_probs=cut(experience.log_probs),
+            values=cut(experience.values[:, :-1]),
+            targets=cut(targets),
+            resets=cut(experience.resets[:, :-1]),
+            agent_numbers=experience.agent_numbers.repeat_interleave(experience.horizon // length),
+            action_mask=None if experience.action_mask is None else cut(experience.action_mask),
+            states=experience.states if unit == "segment" else (),
+        )
+
+    def take(self, index: slice | torch.Tensor) -> Self:
+        """Return some of the units."""
+
+        def pick(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor[index] if isinstance(index, slice) else tensor.index_select(0, index.to(tensor.device))
+
+        *plain, action_mask, states = self
+        picked_mask = None if action_mask is None else pick(action_mask)
+        return type(self)._make([*map(pick, plain), picked_mask, tuple(map(pick, states))])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+        *plain, action_mask, states = self
+        return sum(tensor.nbytes for tensor in (*plain, *states, *([] if action_mask is None else [action_mask])))
 
 
 class Update:
@@ -108,20 +139,21 @@ class Update:
         self.ent_coef = ent_coef
         self.progress = progress
         self.epoch = epoch
-        self.units = Units(experience, config.minibatch_unit)
+        self.advantages = torch.empty_like(experience.rewards)
+        self.targets = torch.empty_like(experience.rewards)
+        self.units = Units.of(experience, self.targets, config.minibatch_unit)
+        self.num_units, self.unit_length = self.units.log_probs.shape
         assert config.batch_size is not None
         assert config.minibatch_size is not None
         self.units_per_minibatch = config.minibatch_size // (config.unit_size * learner.ranks.world_size)
-        self.minibatches_per_pass = self.units.num_units // self.units_per_minibatch
+        self.minibatches_per_pass = self.num_units // self.units_per_minibatch
         device = experience.values.device
         self.microbatch_size = config.microbatch_size or config.minibatch_size
         if config.microbatch_size is None and device.type == "cpu":
             self.microbatch_size = CPU_MEMORY_MICROBATCH_SIZE if learner.policy.is_recurrent else CPU_MICROBATCH_SIZE
         self.units_per_microbatch = max(1, self.microbatch_size // config.unit_size)
-        self.advantages = torch.empty_like(experience.rewards)
-        self.targets = torch.empty_like(experience.rewards)
-        self._old_values = self.units.values
         self._order: torch.Tensor | None = None
+        self._ordered_units: Units | None = None
         self._num_valid: list[float] = []
         self._statistics = torch.zeros(len(STATISTIC_NAMES), device=device)
         self._gradient_norm = torch.zeros((), device=device)
@@ -152,9 +184,14 @@ class Update:
         elif self.config.recompute_advantages == "epoch":
             self._estimate(*self._current_values_and_ratios())
         self._order = self._draw_order(pass_index)
-        advantages, valid = self.units.cut(self.advantages), self.units.valid
-        if self._order is not None:
-            advantages, valid = advantages[self._order], valid[self._order]
+        shape = (self.num_units, self.unit_length)
+        advantages, valid = self.advantages.view(shape), self.experience.valid.view(shape)
+        if self._order is None:
+            self._ordered_units = self.units
+        else:
+            advantages, valid = advantages.index_select(0, self._order), valid.index_select(0, self._order)
+            is_few = self.units.nbytes <= ORDERED_AT_ONCE_BYTES
+            self._ordered_units = self.units.take(self._order) if is_few else None
         groups = self.minibatches_per_pass
         advantages, valid = advantages.reshape(groups, -1), valid.reshape(groups, -1)
         moments = self.learner.ranks.sum_(masked_moments(advantages, valid))
@@ -166,8 +203,8 @@ class Update:
         if self.config.normalize_advantages != "none":
             advantages = normalize_advantages(advantages, moments)
         # From here on both are in the order of the minibatches.
-        self._ordered_advantages = advantages.reshape(self.units.num_units, self.units.length)
-        self._ordered_weights = weights.reshape(self.units.num_units, self.units.length)
+        self._ordered_advantages = advantages.reshape(shape)
+        self._ordered_weights = weights.reshape(shape)
 
     def _estimate(self, values: torch.Tensor, ratios: torch.Tensor | None) -> None:
         experience, config = self.experience, self.config
@@ -214,7 +251,7 @@ class Update:
             return None
         blocks = self.config.segment_blocks
         ranks = self.learner.ranks
-        size = self.units.num_units // blocks
+        size = self.num_units // blocks
         orders = [
             torch.from_numpy(permutation(self.config.seed, self.epoch, pass_index, ranks.rank * blocks + block, size))
             + block * size
@@ -256,36 +293,31 @@ class Update:
 
     def _loss(self, part: slice) -> Loss:
         """Return the loss of a part of the ordered units."""
-        units = self.units
-        if self._order is None:
-            index: slice | torch.Tensor = part
+        if self._ordered_units is not None:
+            units = self._ordered_units.take(part)
         else:
-            index = self._order[part]
-
-        def take(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor[index] if isinstance(index, slice) else tensor.index_select(0, index.to(tensor.device))
-
-        state = tuple(take(stored) for stored in units.states)
-        parameters, values = self._forward(
-            take(units.observations), state, take(units.resets), take(units.agent_numbers)
-        )
-        actions = take(units.actions).flatten(0, 1)
-        mask = None if units.action_mask is None else take(units.action_mask).flatten(0, 1)
-        log_probs, entropies = self.learner.policy.action_head.log_prob_and_entropy(parameters, actions, mask)
-        return ppo_loss(
-            log_probs,
-            entropies,
-            values.flatten(),
-            old_log_probs=take(units.log_probs).flatten(),
-            old_values=take(self._old_values).flatten(),
-            advantages=self._ordered_advantages[part].flatten(),
-            targets=take(units.cut(self.targets)).flatten(),
-            weights=self._ordered_weights[part].flatten(),
-            clip_coef=self.config.clip_coef,
-            vf_coef=self.config.vf_coef,
-            vf_clip_coef=self.config.vf_clip_coef,
-            ent_coef=self.ent_coef,
-        )
+            assert self._order is not None
+            units = self.units.take(self._order[part])
+        parameters, values = self._forward(units.observations, units.states, units.resets, units.agent_numbers)
+        actions = units.actions.flatten(0, 1)
+        mask = None if units.action_mask is None else units.action_mask.flatten(0, 1)
+        terms: dict[str, Any] = {
+            "old_log_probs": units.log_probs.flatten(),
+            "old_values": units.values.flatten(),
+            "advantages": self._ordered_advantages[part].flatten(),
+            "targets": units.targets.flatten(),
+            "weights": self._ordered_weights[part].flatten(),
+            "clip_coef": self.config.clip_coef,
+            "vf_coef": self.config.vf_coef,
+            "vf_clip_coef": self.config.vf_clip_coef,
+            "ent_coef": self.ent_coef,
+        }
+        head = self.learner.policy.action_head
+        native = loops_for(head, parameters) if mask is None else None
+        if native is not None:
+            return choice_loss(parameters, actions, values.flatten(), **terms, native=native)
+        log_probs, entropies = head.log_prob_and_entropy(parameters, actions, mask)
+        return ppo_loss(log_probs, entropies, values.flatten(), **terms)
 
     def _forward(
         self,
