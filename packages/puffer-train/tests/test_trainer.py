@@ -92,7 +92,9 @@ def test_schedules_follow_their_curves_and_what_is_logged_is_what_is_applied(mak
             trainer.updates(1)
             expected = 3e-3 * (1 - 0.5 * index / 10 if anneal_lr else 1.0)
             assert trainer.learning_rate == pytest.approx(expected)
-            assert trainer.mean_and_log()["learning_rate"] == trainer.learning_rate
+            row = trainer.mean_and_log()
+            assert row["learning_rate"] == trainer.learning_rate
+            assert row["ent_coef"] == pytest.approx(0.1 if ent_coef_final is None else 0.1 * (1 - index / 10))
         assert trainer.done
 
 
@@ -111,6 +113,7 @@ def test_an_update_gets_the_scale_of_its_rollout_and_the_scheduled_weight_of_the
             scale = trainer.return_scale.scale
             trainer.updates(1)
             rewards, ent_coef = seen[-1]
+            assert trainer.mean_and_log()["ent_coef"] == ent_coef
 
             torch.testing.assert_close(rewards, trainer.experience.rewards / scale)
             assert trainer.return_scale.scale != scale

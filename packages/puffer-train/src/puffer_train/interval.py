@@ -36,7 +36,7 @@ class Interval:
         """Add what an update reported."""
         self._losses.append(losses)
 
-    def finish(self, *, agent_steps: int, epoch: int, learning_rate: float) -> dict[str, float]:
+    def finish(self, *, agent_steps: int, epoch: int, learning_rate: float, ent_coef: float) -> dict[str, float]:
         """Return the row of this interval, and begin the next one. All processes of a run have to call it."""
         now = time.perf_counter()
         elapsed_s = max(now - self._began_at, 1e-9)
@@ -49,6 +49,7 @@ class Interval:
             uptime_s=process_uptime_s(),
             epoch=epoch,
             learning_rate=learning_rate,
+            ent_coef=ent_coef,
             environment=self._environment(),
             losses={name: sum(losses[name] for losses in self._losses) / len(self._losses) for name in names},
             speeds=speeds(new_steps, self.seconds),

@@ -154,6 +154,7 @@ def interval_row(
     uptime_s: float,
     epoch: int,
     learning_rate: float,
+    ent_coef: float,
     environment: Mapping[str, float],
     losses: Mapping[str, float],
     speeds: Mapping[str, float],
@@ -167,6 +168,7 @@ def interval_row(
         uptime_s: Seconds since the process started.
         epoch: Number of updates.
         learning_rate: As used by the last update.
+        ent_coef: As used by the last update.
         environment: `Metrics.means()`; its keys already begin with `environment/`.
         losses: Names without prefix.
         speeds: Agent steps per second of parts of the work, names without prefix.
@@ -178,6 +180,7 @@ def interval_row(
         "uptime": uptime_s,
         "epoch": epoch,
         "learning_rate": learning_rate,
+        "ent_coef": ent_coef,
         **{f"SPS/{name}": value for name, value in speeds.items()},
         **environment,
         **{f"losses/{name}": value for name, value in losses.items()},

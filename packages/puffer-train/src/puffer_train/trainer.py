@@ -13,14 +13,13 @@ import torch
 
 import puffer_policies
 import puffer_vector
-from puffer_train.agent_numbers import agents_per_world
 from puffer_train.allocator import keep_freed_memory
 from puffer_train.checkpoint import read_checkpoint, write_checkpoint
 from puffer_train.checkpoint_folder import default_path
 from puffer_train.config import CHANGEABLE, ConfigError, TrainConfig
 from puffer_train.device import choose_device
 from puffer_train.distributed import Ranks, check_agreement
-from puffer_train.experience import Experience, torch_dtype
+from puffer_train.experience import experience_of
 from puffer_train.generator import PrivateGenerator
 from puffer_train.interval import Interval
 from puffer_train.launch import Launch
@@ -125,6 +124,7 @@ class PuffeRL(AbstractContextManager["PuffeRL"]):
         )
         self._given_config, self._changes = self.config, dict[str, Any]()
         self._learned_steps = 0
+        self._ent_coef = self.config.ent_coef
 
     def _make_policy(self, policy: torch.nn.Module | None) -> None:
         self.policy = puffer_policies.default_policy(self.vec) if policy is None else policy
@@ -157,22 +157,8 @@ class PuffeRL(AbstractContextManager["PuffeRL"]):
         )
 
     def _make_rollout(self) -> None:
-        config, vec, head = self.config, self.vec, self._adapted.action_head
-        assert config.batch_size is not None
-        self.experience = Experience(
-            num_agents=vec.num_agents,
-            segments_per_agent=config.batch_size // (vec.num_agents * self.ranks.world_size * config.horizon),
-            horizon=config.horizon,
-            observation_shape=vec.observation_layout.row_shape,
-            observation_dtype=torch_dtype(vec.single_observation_space.dtype),
-            action_shape=head.action_shape,
-            action_dtype=head.action_dtype,
-            state=self._adapted.initial_state(1, self.device),
-            action_mask_size=vec.action_mask_size,
-            agents_per_world=agents_per_world(vec),
-            device=self.device,
-            offload=config.cpu_offload,
-        )
+        config, vec = self.config, self.vec
+        self.experience = experience_of(config, vec, self._adapted, self.ranks.world_size, self.device)
         self.return_scale = ReturnScale(vec.num_agents, self.device)
         self._rollout = Rollout(
             vec,
@@ -264,13 +250,14 @@ class PuffeRL(AbstractContextManager["PuffeRL"]):
         if is_first:
             self._update_return_scale()
         self._learner.optimizer.learning_rate = config.learning_rate * learning_rate_factor(config, self._progress)
+        self._ent_coef = entropy_coefficient(config, self._progress)
         update_class = Puffer3Update if config.objective == "puffer3" else Update
         update = update_class(
             self._learner,
             self.experience,
             config,
             rewards=self.return_scale.apply(self.experience.rewards, config.reward_clip),
-            ent_coef=entropy_coefficient(config, self._progress),
+            ent_coef=self._ent_coef,
             progress=self._progress,
             epoch=self.epoch,
         )
@@ -292,10 +279,13 @@ class PuffeRL(AbstractContextManager["PuffeRL"]):
         Of several processes each has to call it: episodes are those of all, and rank 0 logs.
 
         Returns:
-            A flat dict: `agent_steps`, `SPS`, `uptime`, `epoch`, `learning_rate`, `SPS/<part>` (see
-            `puffer_train.timing.speeds`), `environment/<metric>`, `losses/<name>`, `performance/<stage>` (seconds).
+            A flat dict: `agent_steps`, `SPS`, `uptime`, `epoch`, `learning_rate` and `ent_coef` of the last update,
+            `SPS/<part>` (see `puffer_train.timing.speeds`), `environment/<metric>`, `losses/<name>`,
+            `performance/<stage>` (seconds).
         """
-        row = self._interval.finish(agent_steps=self.agent_steps, epoch=self.epoch, learning_rate=self.learning_rate)
+        row = self._interval.finish(
+            agent_steps=self.agent_steps, epoch=self.epoch, learning_rate=self.learning_rate, ent_coef=self._ent_coef
+        )
         if self._logger is not None:
             self._logger.log(row)
         return row
