@@ -1,11 +1,13 @@
 """PPO on Gymnasium's CartPole-v1: PuffeRL beside Stable-Baselines3's PPO and a plain single-file PPO.
 
     python benchmarks/compare_ppo.py speed                      steps per second, all contenders in turn
+    python benchmarks/compare_ppo.py speed --cleanrl PYTHON SCRIPT    CleanRL's ppo.py too, by the Python that it needs
     python benchmarks/compare_ppo.py solve --seeds 1 2 3 4 5    seconds from process start to a mean return of 475
 
 Speed: 8 envs, 128 steps, 4 epochs of 4 minibatches, separate 2x64 tanh networks for actor and critic, one thread.
 The plain PPO is written below as a textbook would: CleanRL's ppo.py is a script and no library, so it cannot be
-imported; this one has its loop, network and hyper-parameters (4 envs in a SyncVectorEnv). Solving: PuffeRL by
+imported; this one has its loop, network and hyper-parameters (4 envs in a SyncVectorEnv). CleanRL's own runs as a
+process that is stopped while it is the turn of others. Solving: PuffeRL by
 `puffer train gym-CartPole-v1`, Stable-Baselines3 with the settings that its zoo tuned for CartPole-v1. Solved is when
 the last 100 episodes have a mean return of 475. Contenders that are not installed are left out.
 """
@@ -17,6 +19,7 @@ import collections
 import importlib.util
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -92,6 +95,31 @@ def sb3(seed: int = 1, num_epochs: int = NUM_EPOCHS, batch_size: int = 256) -> U
     while True:
         model.learn(8 * NUM_STEPS, reset_num_timesteps=False)
         yield model.num_timesteps
+
+
+def cleanrl(command: list[str]) -> Updates:
+    """CleanRL's ppo.py with its own settings, 4 envs: it prints a line of steps per second after each update."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(
+            [*command, "--env-id", "CartPole-v1", "--total-timesteps", str(10**9)],
+            cwd=folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        number = 0
+        try:
+            for line in process.stdout:
+                if line.startswith("SPS:"):
+                    number += 1
+                    process.send_signal(signal.SIGSTOP)
+                    yield number * 4 * NUM_STEPS
+                    process.send_signal(signal.SIGCONT)
+        finally:
+            process.kill()
 
 
 class Textbook:
@@ -194,6 +222,10 @@ def speed(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
         "textbook PPO, 4 envs": lambda: Textbook(4).updates(10**9),
         "textbook PPO, 8 envs": lambda: Textbook(8).updates(10**9),
     }
+    if arguments.cleanrl:
+        contenders["CleanRL's ppo.py, 4 envs"] = lambda: cleanrl(
+            [str(Path(word).absolute()) for word in arguments.cleanrl]
+        )
     if HAS_SB3:
         contenders["SB3, same settings"] = sb3
         contenders["SB3, 10 epochs, minibatches of 64"] = lambda: sb3(num_epochs=10, batch_size=64)
@@ -296,6 +328,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of each contender in each round")
     parser.add_argument("--contenders", nargs="+", default=["puffer", *(["sb3"] if HAS_SB3 else []), "textbook"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument(
+        "--cleanrl", nargs=2, metavar=("PYTHON", "SCRIPT"), help="run CleanRL's ppo.py beside the others"
+    )
     parser.add_argument("--save", action="store_true", help=f"in {RESULTS.relative_to(RESULTS.parents[2])}")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
