@@ -39,6 +39,8 @@ def test_a_forbidden_choice_is_finite_and_an_impossible_one_is_not():
 
     with pytest.raises(NonFiniteError, match="the policy's outputs"):
         check_outputs(observations, values, torch.tensor([[0.0, 0.0], [0.0, torch.inf]]), places(2))
+    with pytest.raises(NonFiniteError, match="the policy's outputs"):
+        check_outputs(observations, values, torch.tensor([[0.0, 0.0], [-torch.inf, -torch.inf]]), places(2))
 
 
 MIXED = Layout(Dict({"goal": Discrete(4), "image": Box(0, 255, (5,), np.uint8), "speed": Box(-1, 1, (2,), np.float32)}))

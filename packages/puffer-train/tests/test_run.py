@@ -139,5 +139,10 @@ def test_a_run_that_fails_is_kept_once_it_holds_something(tmp_path):
             fail(run)
     with RunFolder.create(tmp_path, "squared", "d"):
         pass
+    gone = RunFolder.create(tmp_path, "squared", "e")
+    shutil.rmtree(gone.path)
+    with pytest.raises(RuntimeError) as caught:
+        fail(gone)
+    assert not hasattr(caught.value, "__notes__")  # who knows what was in it
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c", "d"]

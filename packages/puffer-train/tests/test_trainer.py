@@ -9,6 +9,7 @@ import puffer_vector
 from puffer_policies import LSTMWrapper, default_policy
 from puffer_spaces import PufferEnv
 from puffer_train.config import CHANGEABLE, ConfigError
+from puffer_train.errors import RunError
 from puffer_train.trainer import PuffeRL
 from puffer_train.update import Update
 
@@ -29,6 +30,28 @@ def test_envs_may_be_given_as_creators_and_are_closed_after_a_config_error(cells
 def test_memory_needs_whole_segments(make_trainer):
     with pytest.raises(ConfigError, match="minibatch_unit must be segment"):
         make_trainer(memory=True, preset="cleanrl", horizon=4)
+
+
+@pytest.mark.parametrize(
+    ("policy", "hint"),
+    [(torch.nn.Linear, r"got <class .*Give Linear\(\.\.\.\)"), ("mlp", "got 'mlp'. Give None for the default one")],
+)
+def test_a_policy_is_a_module(make_trainer, policy, hint):
+    with pytest.raises(ConfigError, match=f"policy must be an nn.Module; {hint}"):
+        make_trainer(policy=lambda _vec: policy)
+
+
+def test_a_policy_whose_outputs_lead_to_no_parameter_is_told_so(make_trainer):
+    class Detached(torch.nn.Linear):
+        def forward(self, observations):
+            outputs = super().forward(observations).detach()
+            return outputs[:, :3], outputs[:, 3]
+
+    with (
+        make_trainer(policy=lambda _vec: Detached(4, 4)) as trainer,
+        pytest.raises(RunError, match="must depend on its parameters"),
+    ):
+        trainer.updates(1)
 
 
 def test_unknown_devices_are_named(make_trainer):

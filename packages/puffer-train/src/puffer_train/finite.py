@@ -42,7 +42,8 @@ def check_outputs(
         return
     finite = torch.isfinite(values)
     if parameters is not None:
-        finite &= (torch.isfinite(parameters) | torch.isneginf(parameters)).all(1)
+        is_number = torch.isfinite(parameters)
+        finite &= (is_number | torch.isneginf(parameters)).all(1) & is_number.any(1)
     bad = torch.nonzero(~finite).flatten().tolist()
     if not bad:  # finite values whose sum overflows
         return

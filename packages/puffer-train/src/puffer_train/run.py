@@ -129,7 +129,7 @@ class RunFolder:
 
     @property
     def _is_empty(self) -> bool:
-        has_rows = self.metrics.path.is_file() and self.metrics.path.stat().st_size > 0
+        has_rows = not self.metrics.path.is_file() or self.metrics.path.stat().st_size > 0
         return not (has_rows or self.checkpoints.paths())
 
     def discard(self) -> None:

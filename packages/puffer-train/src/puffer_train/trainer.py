@@ -128,6 +128,9 @@ class PuffeRL(AbstractContextManager["PuffeRL"]):
 
     def _make_policy(self, policy: torch.nn.Module | None) -> None:
         self.policy = puffer_policies.default_policy(self.vec) if policy is None else policy
+        if not isinstance(self.policy, torch.nn.Module):
+            hint = f"{policy.__name__}(...)" if isinstance(policy, type) else "None for the default one"
+            raise ConfigError(f"policy must be an nn.Module; got {policy!r}. Give {hint}.")
         self.policy.to(self.device)
         vec = self.vec
         spaces = (vec.single_observation_space, vec.single_action_space, vec.observation_layout, vec.action_layout)

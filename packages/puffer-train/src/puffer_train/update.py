@@ -14,7 +14,7 @@ from puffer_train.advantages import estimate_advantages, masked_moments, normali
 from puffer_train.agent_numbers import number_arguments
 from puffer_train.config import TrainConfig
 from puffer_train.distributed import Ranks
-from puffer_train.errors import NonFiniteError
+from puffer_train.errors import NonFiniteError, RunError
 from puffer_train.experience import Experience
 from puffer_train.losses import STATISTIC_NAMES, Loss, choice_loss, explained_variance, ppo_loss
 from puffer_train.noise import permutation
@@ -273,6 +273,11 @@ class Update:
         for start in range(first, first + self.units_per_minibatch, self.units_per_microbatch):
             stop = min(start + self.units_per_microbatch, first + self.units_per_minibatch)
             loss = self._loss(slice(start, stop))
+            if not loss.total.requires_grad:
+                raise RunError(
+                    "the policy's outputs must depend on its parameters; no gradient leads to any. "
+                    "Return them without detach, no_grad or whole numbers."
+                )
             loss.total.backward()
             statistics += loss.statistics
         learner = self.learner
