@@ -107,6 +107,17 @@ def test_a_damaged_file_is_refused(tmp_path, content):
         read_checkpoint(path)
 
 
+def test_a_bit_that_a_disk_has_spoilt_is_noticed(tmp_path):
+    path = write_checkpoint(tmp_path / "x.pt", {"policy": {"weight": torch.full((1000,), 0.1)}}, {})
+    content = bytearray(path.read_bytes())
+    place = content.find(np.full(4, 0.1, np.float32).tobytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+    with pytest.raises(CheckpointError, match=r"must be a whole file; .*x\.pt is damaged"):
+        read_checkpoint(path)
+
+
 def test_another_torch_file_and_a_newer_format_are_refused(tmp_path):
     torch.save({"weights": torch.ones(1)}, tmp_path / "other.pt")
     torch.save({"format": "puffer-checkpoint", "version": 99, "metadata": {}, "state": {}}, tmp_path / "newer.pt")

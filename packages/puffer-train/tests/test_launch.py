@@ -1,5 +1,6 @@
 import pytest
 
+from puffer_train import cli
 from puffer_train.config import ConfigError, VecConfig
 from puffer_train.launch import Launch, share_of_vector, share_of_worlds
 from puffer_vector import make
@@ -23,6 +24,26 @@ def test_torchruns_words_are_understood_and_half_of_them_mean_nothing():
     assert not Launch.from_environment(TORCHRUN).is_alone
     assert Launch.from_environment({}).is_alone
     assert Launch.from_environment({"RANK": "3", "WORLD_SIZE": "4"}).is_alone
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"RANK": "x"}, "RANK must be a whole number; got 'x'"),
+        ({"LOCAL_RANK": "-1"}, "LOCAL_RANK must be a whole number; got '-1'"),
+        ({"RANK": "4"}, "RANK must be below WORLD_SIZE; got RANK=4, WORLD_SIZE=4"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, "RANK must be below WORLD_SIZE"),
+    ],
+)
+def test_words_that_torchrun_never_says_are_named(changes, message, walk_spec, monkeypatch, capsys):
+    environment = {**TORCHRUN, **changes}
+    with pytest.raises(ConfigError, match=message):
+        Launch.from_environment(environment)
+
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["train", "test-walk"]) == 2
+    assert capsys.readouterr().err.startswith(f"puffer: {message}")
 
 
 @pytest.mark.parametrize(("num_envs", "world_size"), [(8, 1), (8, 2), (9, 3)])

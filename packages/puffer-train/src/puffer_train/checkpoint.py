@@ -139,10 +139,12 @@ def _load(path: Path, *, mmap: bool) -> dict[str, Any]:
             f"a checkpoint must be a whole file that puffer-train wrote; {path} is damaged or of another kind."
         )
     try:
+        if not mmap:
+            _check_sums(path)
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
         raise CheckpointError(_refusal(path)) from error
-    except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+    except (RuntimeError, EOFError, ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"a checkpoint must be a whole file; {path} is damaged.") from error
     if not _is_ours(content):
         raise CheckpointError(f"a checkpoint must be one that puffer-train wrote; {path} is of another kind.")
@@ -152,6 +154,18 @@ def _load(path: Path, *, mmap: bool) -> dict[str, Any]:
             "Use a newer puffer-train."
         )
     return dict(content)
+
+
+def _check_sums(path: Path) -> None:
+    """Compare the checksums in a file with its content, which torch does not.
+
+    Raises:
+        zipfile.BadZipFile: If a part is not what was written.
+    """
+    with zipfile.ZipFile(path) as archive:
+        bad = archive.testzip()
+    if bad is not None:
+        raise zipfile.BadZipFile(bad)
 
 
 def _refusal(path: Path) -> str:

@@ -57,7 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _own_name() -> str:
-    launch = Launch.from_environment()
+    try:
+        launch = Launch.from_environment()
+    except ValueError:  # this may be what is being told
+        return "puffer"
     return "puffer" if launch.is_alone else f"puffer (rank {launch.rank})"
 
 

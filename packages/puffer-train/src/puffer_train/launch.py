@@ -34,17 +34,33 @@ class Launch:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Read what torchrun sets; without all of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT a process is alone."""
+        """Read what torchrun sets; without all of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT a process is alone.
+
+        Raises:
+            ConfigError: If a number is none, or the rank is none of the processes.
+        """
         if not all(environment.get(name) for name in _VARIABLES):
             return cls()
-        rank, world_size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-        local_rank = int(environment.get("LOCAL_RANK", rank))
-        return cls(rank, world_size, local_rank, int(environment.get("LOCAL_WORLD_SIZE", world_size)))
+        rank, world_size = (_number(environment, name) for name in ("RANK", "WORLD_SIZE"))
+        if not 0 <= rank < world_size:
+            raise ConfigError(
+                f"RANK must be below WORLD_SIZE; got RANK={rank}, WORLD_SIZE={world_size}. "
+                "Start with torchrun, or unset them."
+            )
+        local_rank = _number(environment, "LOCAL_RANK", rank)
+        return cls(rank, world_size, local_rank, _number(environment, "LOCAL_WORLD_SIZE", world_size))
 
     @property
     def is_alone(self) -> bool:
         """Whether there is no other process."""
         return self.world_size == 1
+
+
+def _number(environment: Mapping[str, str], name: str, default: int = 0) -> int:
+    text = environment.get(name, str(default))
+    if not text.isdecimal():
+        raise ConfigError(f"{name} must be a whole number; got {text!r}. Start with torchrun, or unset it.")
+    return int(text)
 
 
 def end_with_launcher() -> None:
