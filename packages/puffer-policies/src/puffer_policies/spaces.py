@@ -19,8 +19,8 @@ def env_spaces(env: Any) -> tuple[spaces.Space[Any], spaces.Space[Any], Layout, 
     Raises:
         TypeError: The object has no spaces.
     """
-    observation_space = getattr(env, "single_observation_space", None) or getattr(env, "observation_space", None)
-    action_space = getattr(env, "single_action_space", None) or getattr(env, "action_space", None)
+    observation_space = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
+    action_space = getattr(env, "single_action_space", getattr(env, "action_space", None))
     if not isinstance(observation_space, spaces.Space) or not isinstance(action_space, spaces.Space):
         raise TypeError(
             f"env must have single_observation_space and single_action_space; got {type(env).__name__}. "
