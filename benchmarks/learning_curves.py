@@ -3,6 +3,8 @@
     python benchmarks/learning_curves.py run gym-Acrobot-v1 --seeds 1 2 3     puffer train ID, and SB3 where it can
     python benchmarks/learning_curves.py table                                what was measured, as Markdown
     python benchmarks/learning_curves.py draw                                 the curves (needs matplotlib)
+    python benchmarks/learning_curves.py run ID --contenders muon             the same settings with that optimizer
+    python benchmarks/learning_curves.py improvement adamw muon               how probably the second is better
 
 Results are kept in docs/learning/ID.json. A curve has one point for each fiftieth of a run's steps: the mean over the
 episodes that ended in it. A run's result is the mean over its last tenth. Stable-Baselines3 runs with the settings that
@@ -28,12 +30,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from puffer_spaces import load_config, spec
 from puffer_vector import available_cpus
 
 RESULTS = Path(__file__).parents[1] / "docs" / "learning"
 NUM_POINTS = 50
+Array = npt.NDArray[np.float64]
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -107,6 +111,10 @@ TASKS = {
 }
 
 
+OPTIONS = {"puffer": [], "adamw": ["--train.optimizer", "adamw"], "muon": ["--train.optimizer", "muon"]}
+"""What the contenders add to the default command."""
+
+
 class Episodes(NamedTuple):
     """Episodes that ended at about the same step: their mean stands for each of them."""
 
@@ -116,20 +124,17 @@ class Episodes(NamedTuple):
     number: float
 
 
-def run_puffer(env_id: str, seed: int) -> Iterable[Episodes]:
+def run_puffer(env_id: str, seed: int, options: Sequence[str]) -> Iterable[Episodes]:
     """Run the default command in a fresh process; seconds count from its start."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(Path(sys.executable).parent / "puffer"), *words(env_id, seed), "--run.runs-dir", folder]
+        words = ["train", env_id, "--train.seed", str(seed), "--train.cpu-threads", "1", *options]
+        command = [str(Path(sys.executable).parent / "puffer"), *words, "--run.runs-dir", folder]
         subprocess.run([*command, "--run.run-id", "r", "--run.dashboard", "none"], check=True, env=ONE_THREAD)
         lines = (Path(folder) / "r" / "metrics.jsonl").read_text().splitlines()
     metric = f"environment/{TASKS[env_id].metric}"
     for row in map(json.loads, lines):
         if metric in row:
             yield Episodes(row["agent_steps"], row["uptime"], row[metric], row["environment/num_episodes"])
-
-
-def words(env_id: str, seed: int) -> list[str]:
-    return ["train", env_id, "--train.seed", str(seed), "--train.cpu-threads", "1"]
 
 
 def run_sb3(env_id: str, seed: int) -> Iterable[Episodes]:
@@ -191,7 +196,10 @@ def mean_of(episodes: Sequence[Episodes]) -> float:
 
 def measure(env_id: str, contender: str, seed: int) -> dict[str, Any]:
     load = os.getloadavg()[0]
-    episodes = list((run_puffer if contender == "puffer" else run_sb3)(env_id, seed))
+    if contender == "sb3":
+        episodes = list(run_sb3(env_id, seed))
+    else:
+        episodes = list(run_puffer(env_id, seed, OPTIONS[contender]))
     total = total_steps(env_id)
     last = [group for group in episodes if group.steps > 0.9 * total]
     return {
@@ -230,6 +238,7 @@ def run(env_id: str, contenders: Sequence[str], seeds: Sequence[int]) -> None:
                 env_id=env_id,
                 metric=task.metric,
                 total_steps=total_steps(env_id),
+                optimizer=load_config(spec(env_id))["train"].get("optimizer", "adamw"),
                 machine=machine(),
                 threads=1,
                 command=f"python benchmarks/learning_curves.py run {env_id}",
@@ -279,6 +288,38 @@ def reached(entries: Sequence[dict[str, Any]], goal: float) -> str:
     return f"{statistics.median(there):.1f}{count}" if there else "not"
 
 
+def print_improvement(one: str, other: str) -> None:
+    """Print how probably a run of the second contender ends above one of the first, and a 95 % interval.
+
+    Agarwal et al. 2021 (https://arxiv.org/abs/2108.13264): the mean over tasks of P(other > one), ties by half; the
+    interval is that of a bootstrap over the seeds of each task.
+    """
+    rng = np.random.default_rng(0)
+    tasks: dict[str, tuple[Array, Array]] = {}
+    for results in stored():
+        named = {**results["runs"], results.get("optimizer", "adamw"): results["runs"]["puffer"]}
+        if one in named and other in named:
+            tasks[results["env_id"]] = ends(named[one]), ends(named[other])
+    if not tasks:
+        sys.exit(f"both contenders must have runs of one task; got none for {one} and {other}. Call run first.")
+    for env_id, (ours, theirs) in tasks.items():
+        print(f"{env_id:20s} {one} {ours.mean():8.4g}  {other} {theirs.mean():8.4g}  P {above(ours, theirs):.2f}")
+    drawn = [
+        np.mean([above(rng.choice(a, len(a)), rng.choice(b, len(b))) for a, b in tasks.values()]) for _ in range(2000)
+    ]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    mean = np.mean([above(*pair) for pair in tasks.values()])
+    print(f"P({other} > {one}) = {mean:.2f} ({low:.2f}..{high:.2f}), {len(tasks)} tasks")
+
+
+def ends(entries: Sequence[dict[str, Any]]) -> Array:
+    return np.array([entry["result"] for entry in entries])
+
+
+def above(ours: Array, theirs: Array) -> float:
+    return float(np.mean((theirs[:, None] > ours) + 0.5 * (theirs[:, None] == ours)))
+
+
 def draw() -> None:
     """Write gymnasium.svg and ocean.svg: the mean of the seeds, and their range as a band."""
     import matplotlib
@@ -311,7 +352,10 @@ def draw() -> None:
 def draw_panel(axis: Any, results: dict[str, Any]) -> None:
     total = results["total_steps"]
     grid = np.linspace(0, total, NUM_POINTS + 1)[1:]
-    for contender, entries in results["runs"].items():
+    for contender, color in (("puffer", "tab:blue"), ("sb3", "tab:orange")):
+        entries = results["runs"].get(contender, [])
+        if not entries:
+            continue
         curves = []
         for entry in entries:
             steps, _, means = np.array(entry["curve"]).T
@@ -319,7 +363,6 @@ def draw_panel(axis: Any, results: dict[str, Any]) -> None:
         is_there = ~np.isnan(curves).all(0)
         lines = np.array(curves)[:, is_there]
         label = f"{contender}, {len(entries)} seeds"
-        color = "tab:blue" if contender == "puffer" else "tab:orange"
         axis.plot(grid[is_there], np.nanmean(lines, 0), color=color, label=label)
         axis.fill_between(grid[is_there], np.nanmin(lines, 0), np.nanmax(lines, 0), color=color, alpha=0.2, lw=0)
     axis.axhline(TASKS[results["env_id"]].goal, color="grey", lw=0.8, ls=":")
@@ -330,11 +373,14 @@ def draw_panel(axis: Any, results: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=["run", "table", "draw", "child"], default="table")
+    parser.add_argument("what", nargs="?", choices=["run", "table", "draw", "improvement", "child"], default="table")
     parser.add_argument("env_ids", nargs="*", metavar="ID", default=list(TASKS))
-    parser.add_argument("--contenders", nargs="+", choices=["puffer", "sb3"], default=["puffer", "sb3"])
+    parser.add_argument("--contenders", nargs="+", choices=[*OPTIONS, "sb3"], default=["puffer", "sb3"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     arguments = parser.parse_args()
+    if arguments.what == "improvement":
+        print_improvement(*arguments.env_ids)
+        return
     if unknown := set(arguments.env_ids) - TASKS.keys():
         parser.error(f"ID must be one of {', '.join(TASKS)}; got {', '.join(sorted(unknown))}")
     if arguments.what == "child":
