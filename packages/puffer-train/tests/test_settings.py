@@ -35,6 +35,23 @@ def test_later_layers_win_and_sources_are_kept():
     assert settings.sources == {"env.width": "command line", "train.seed": "default"}
 
 
+def test_a_message_tells_where_settings_come_from_that_the_user_did_not_say():
+    settings = Settings.from_layers(
+        [
+            Layer("default", {"train.batch_size": None, "train.seed": 1, "train.size": 1}),
+            Layer("grid.toml", {"train.minibatch_size": 512, "train.horizon": 8}),
+            Layer("command line", {"train.horizon": 4}),
+        ]
+    )
+
+    told = settings.with_sources("must fit; got batch_size=32, minibatch_size=512, horizon=4. Use less.")
+
+    assert told == (
+        "must fit; got batch_size=32, minibatch_size=512, horizon=4. Use less. (minibatch_size is from grid.toml)"
+    )
+    assert settings.with_sources("seed=1 is odd.") == "seed=1 is odd."
+
+
 def test_a_file_is_read_with_other_words_and_whole_floats(tmp_path):
     path = write(
         tmp_path / "my.toml",

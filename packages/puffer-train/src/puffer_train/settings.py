@@ -4,6 +4,7 @@ From weak to strong: the dataclasses' defaults, the TOML beside the environment,
 (`--config`), on resume the checkpoint, and the command line.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from puffer_train.options import Option, convert
 
 DEFAULT = "default"
 """The source of a value that nobody set."""
+
+COMMAND_LINE = "command line"
+"""The source of a value whose origin the user has before his eyes."""
 
 _NOT_RESUMED = (
     "run.run_id",
@@ -63,6 +67,15 @@ class Settings:
     def named(self, name: str) -> dict[str, Any]:
         """Return the values of a group that somebody set, those that are not defaults."""
         return {key: value for key, value in self.group(name).items() if self.sources[f"{name}.{key}"] != DEFAULT}
+
+    def with_sources(self, message: str) -> str:
+        """Return a message about settings, as `name=value`, with the origins of those that the user did not say."""
+        told = []
+        for key, source in self.sources.items():
+            name = key.partition(".")[2]
+            if source not in (DEFAULT, COMMAND_LINE) and re.search(rf"\b{name}=", message):
+                told.append(f"{name} is from {source}")
+        return f"{message} ({'; '.join(told)})" if told else message
 
     def to_toml(self, env_id: str, groups: Sequence[str]) -> str:
         """Return a TOML text with the source of each value behind it; values that are None are left out."""

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from puffer_spaces import EnvSpec
 from puffer_train.checkpoint import read_checkpoint
-from puffer_train.config import RunConfig
+from puffer_train.config import ConfigError, RunConfig
 from puffer_train.dashboard import Dashboard, make_dashboard
 from puffer_train.distributed import Ranks
 from puffer_train.errors import NonFiniteError, RunError, UsageError, no_exit, usage_errors
@@ -43,7 +45,7 @@ def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, 
         with usage_errors():
             state, saved = ({}, {}) if checkpoint is None else read_checkpoint(checkpoint, needs=_NEEDED)
             policy = make_policy(spec, vec, settings.named("policy"), settings.values["train.seed"])
-            trainer = PuffeRL(vec, policy, **settings.group("train"))
+            trainer = _make_trainer(vec, policy, settings)
             stack.callback(trainer.close)
             if checkpoint is not None:
                 trainer.load_state_dict(state)
@@ -73,6 +75,13 @@ def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, 
             ending += f"\ngo on with: puffer train {spec.id} --resume {run.path}"
         dashboard.message(ending)
     return stop.exit_code
+
+
+def _make_trainer(vec: Any, policy: torch.nn.Module, settings: Settings) -> PuffeRL:
+    try:
+        return PuffeRL(vec, policy, **settings.group("train"))
+    except ConfigError as error:
+        raise ConfigError(settings.with_sources(str(error))) from error
 
 
 def run_updates(

@@ -16,7 +16,7 @@ from puffer_train.arguments import parse_values, read_arguments, take_env_id
 from puffer_train.environments import find_spec, make_vector
 from puffer_train.errors import UsageError, usage_errors
 from puffer_train.options import EVAL_ALIASES, eval_options, flat_options, make_options
-from puffer_train.settings import Layer, Settings, checkpoint_layer, default_layer, env_layer
+from puffer_train.settings import COMMAND_LINE, Layer, Settings, checkpoint_layer, default_layer, env_layer
 
 if TYPE_CHECKING:
     from puffer_train.evaluate import Evaluation
@@ -77,7 +77,7 @@ def _settings(spec: EnvSpec, values: Mapping[str, Any], config: Mapping[str, Map
             Layer("default", vec),
             Layer("environment", {k: v for k, v in env_layer(spec, options).values.items() if k.startswith("env.")}),
             checkpoint_layer({"env": config.get("env", {})}, options),
-            Layer("command line", {name: value for name, value in values.items() if "." in name}),
+            Layer(COMMAND_LINE, {name: value for name, value in values.items() if "." in name}),
         ]
     )
 

@@ -15,6 +15,7 @@ from puffer_train.errors import UsageError, usage_errors
 from puffer_train.launch import Launch, share_of_vector
 from puffer_train.options import TRAIN_ALIASES, Option, flat_options, make_options, train_options
 from puffer_train.settings import (
+    COMMAND_LINE,
     Layer,
     Settings,
     checkpoint_layer,
@@ -85,7 +86,7 @@ def read_settings(spec: EnvSpec | None, words: list[str]) -> tuple[Settings, Pat
     defaults = make_options(options_class, Settings.from_layers(layers).values)
     description = _DESCRIPTION.format(env=spec.id if spec is not None else "the environment ID")
     named = parse_values(arguments, options_class, defaults, description)
-    settings = Settings.from_layers([*layers, Layer("command line", named)])
+    settings = Settings.from_layers([*layers, Layer(COMMAND_LINE, named)])
     if spec is not None:
         _check(settings)
     return settings, checkpoint
