@@ -72,13 +72,11 @@ class Rollout:
         num_agents = experience.num_agents
         self._carry = experience.for_one_step()
         self._state: tuple[torch.Tensor, ...] = tuple(policy.initial_state(num_agents, self.device))
-        self._slots = np.zeros(num_agents, np.int64)
-        self._num_outcomes = np.zeros(num_agents, np.int64)
-        self._num_steps = np.zeros(num_agents, np.int64)
+        self._slots, self._num_outcomes, self._num_steps = (np.zeros(num_agents, np.int64) for _ in range(3))
         self._acted = np.zeros(num_agents, np.bool_)
         self._resets = np.zeros(num_agents, np.bool_)
-        rows = {"slots": self._slots, "num_outcomes": self._num_outcomes}
-        self._usual = usual_steps(experience, {**rows, "num_steps": self._num_steps, "acted": self._acted})
+        counts = {"slots": self._slots, "num_outcomes": self._num_outcomes, "num_steps": self._num_steps}
+        self._usual = usual_steps(experience, {**counts, "acted": self._acted})
         self._held: Batch | None = None
         self.is_started = False
         self._sampler = Sampler(policy.action_head, self.device)
@@ -199,13 +197,12 @@ class Rollout:
         experience = self.experience
         ids, rows, rewards, terminals, truncations, *_ = outcome
         slots = self._num_outcomes[ids] = self._slots[ids]
-        written = (slots > 0) & (slots <= experience.num_slots)
         for slot, select, part in self._by_slot(slots, rows, ids):
             if 0 < slot <= experience.num_slots:
                 experience.write("rewards", part, slot - 1, rewards[select])
                 experience.write("terminals", part, slot - 1, terminals[select])
                 experience.write("truncations", part, slot - 1, truncations[select])
-        cut = np.flatnonzero(truncations & ~terminals & written)
+        cut = np.flatnonzero(truncations & ~terminals & (slots > 0) & (slots <= experience.num_slots))
         if len(cut):
             self._value_cut_episodes(ids, cut)
 
@@ -276,7 +273,8 @@ class Rollout:
         numbers = number_arguments(self.policy, self._agent_numbers, rows)
         with self.autocast():
             parameters, values, new_state = self.policy.forward_eval(self.normalize(observations), state, *numbers)
-        return parameters.float(), values.float().reshape(-1), new_state
+        # A last layer of parameters and values leaves gaps between the values, which no loop reads.
+        return parameters.float(), values.float().reshape(-1).contiguous(), new_state
 
     def _store_usual(self, batch: Batch, actions: torch.Tensor, values: torch.Tensor, log_probs: torch.Tensor) -> bool:
         """Store a step inside segments by one compiled pass; False where it begins or ends one."""
