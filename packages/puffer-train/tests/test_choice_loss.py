@@ -90,6 +90,10 @@ def test_shapes_that_do_not_agree_are_refused():
 
     with pytest.raises(ValueError, match=r"weights must be \(num_steps,\)"):
         choice_loss(logits, choices, values, **{**given, "weights": torch.ones(3)}, **SETTINGS, native=kernels())
+    with pytest.raises(ValueError, match=r"choices must be \(num_steps,\)"):
+        choice_loss(logits, choices[:, None], values, **given, **SETTINGS, native=kernels())
+    with pytest.raises(ValueError, match=r"values must be \(num_steps,\), as choices"):
+        choice_loss(logits, choices, values[:, None], **given, **SETTINGS, native=kernels())
     with pytest.raises(ValueError, match=r"logits must be \(num_steps, num_choices\)"):
         choice_loss(logits[:3], choices, values, **given, **SETTINGS, native=kernels())
 

@@ -14,6 +14,11 @@ from puffer_train.native import kernels
 STATISTIC_NAMES = ("policy_loss", "value_loss", "entropy", "old_approx_kl", "approx_kl", "clipfrac", "importance")
 """What `Loss.statistics` holds, in its order."""
 
+Coefficients = tuple[float, float, float, float]
+"""clip_coef, vf_coef, vf_clip_coef (infinite: none) and ent_coef."""
+
+Tensors = tuple[torch.Tensor, ...]
+
 
 class Loss(NamedTuple):
     """A loss and what is reported of it.
@@ -71,7 +76,7 @@ def ppo_loss(
         ValueError: If the shapes do not agree.
     """
     given = (old_log_probs, old_values, advantages, targets, weights)
-    _check_shapes(log_probs, (entropies, values, *given))
+    _check_shapes(given, log_probs=log_probs, entropies=entropies, values=values)
     native = kernels() if log_probs.device.type == "cpu" else None
     if native is not None:
         coefficients = (clip_coef, vf_coef, math.inf if vf_clip_coef is None else vf_clip_coef, ent_coef)
@@ -99,12 +104,14 @@ def ppo_loss(
     return Loss(total, statistics, ratios.detach(), values.detach())
 
 
-def _check_shapes(log_probs: torch.Tensor, others: tuple[torch.Tensor, ...]) -> None:
-    names = ("entropies", "values", "old_log_probs", "old_values", "advantages", "targets", "weights")
-    for name, tensor in zip(names, others, strict=True):
-        if log_probs.ndim != 1 or tensor.shape != log_probs.shape:
+def _check_shapes(given: Tensors, **current: torch.Tensor) -> None:
+    """Check that all have one number a step, as many as the first of `current`."""
+    named = current | dict(zip(("old_log_probs", "old_values", "advantages", "targets", "weights"), given, strict=True))
+    first, size = next(iter(named.items()))
+    for name, tensor in named.items():
+        if tensor.ndim != 1 or tensor.shape != size.shape:
             raise ValueError(
-                f"{name} must be (num_steps,), as log_probs; got {tuple(tensor.shape)} and {tuple(log_probs.shape)}. "
+                f"{name} must be (num_steps,), as {first}; got {tuple(tensor.shape)} and {tuple(size.shape)}. "
                 "Flatten both, one number a step."
             )
 
@@ -137,7 +144,7 @@ def choice_loss(
         ValueError: If the shapes do not agree, or a choice does not exist.
     """
     given = (old_log_probs, old_values, advantages, targets, weights)
-    _check_shapes(choices, (choices, values, *given))
+    _check_shapes(given, choices=choices, values=values)
     if logits.ndim != 2 or len(logits) != len(choices):
         raise ValueError(
             f"logits must be (num_steps, num_choices) for {len(choices)} choices; got {tuple(logits.shape)}. "
@@ -146,10 +153,6 @@ def choice_loss(
     coefficients = (clip_coef, vf_coef, math.inf if vf_clip_coef is None else vf_clip_coef, ent_coef)
     total, statistics, ratios = _ChoiceLoss.apply(logits, values, choices, given, coefficients, native)
     return Loss(total, statistics, ratios, values.detach())
-
-
-Coefficients = tuple[float, float, float, float]
-Tensors = tuple[torch.Tensor, ...]
 
 
 class _NativeLoss(Function):
