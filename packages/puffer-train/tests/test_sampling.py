@@ -115,6 +115,9 @@ def test_many_rows_are_drawn_by_the_head(monkeypatch):
     head = CategoricalHead([2], action_shape=())
     logits, noise = torch.randn(2, 2), np.full((2, 1), 0.5, np.float32)
 
-    actions, _ = draw(head, logits, noise)
+    checked = []
+
+    actions, _ = draw(head, logits, noise, check=lambda: checked.append(1))
 
     assert torch.equal(actions, head.sample(logits, torch.from_numpy(noise)))
+    assert checked  # the loop would have seen for itself

@@ -93,10 +93,12 @@ def test_a_run_is_the_same_in_both_forms(name, make_trainer, equal, monkeypatch)
 
 
 def test_rows_without_an_agent_are_left_to_array_operations(make_trainer, padded, equal, monkeypatch):
-    by_loop, _ = stored(make_trainer, env=padded)
+    by_loop, num_unusual = stored(make_trainer, env=padded)
     monkeypatch.setattr(rollout, "usual_steps", lambda *_: None)
+    by_arrays, num_steps = stored(make_trainer, env=padded)
 
-    assert equal(by_loop, stored(make_trainer, env=padded)[0])
+    assert equal(by_loop, by_arrays)
+    assert num_unusual["_take_outcome"] == num_steps["_take_outcome"]
 
 
 @pytest.mark.parametrize("memory", [False, True])
