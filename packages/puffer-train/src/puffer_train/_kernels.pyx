@@ -205,7 +205,7 @@ def categorical_gradient(
     const float[::1] by_entropy,
     float[:, ::1] by_logit,
 ):
-    """Write the gradient by logits from those by log-probability and entropy; see `CategoricalTerms`."""
+    """Write the gradient by logits from those by log-probability and entropy; see puffer_policies.discrete.CategoricalTerms."""
     cdef Py_ssize_t i, j
     cdef float probability
     with nogil:

@@ -20,7 +20,7 @@ def kernels() -> Any | None:
 
 @functools.cache
 def steps() -> Any | None:
-    """Return the compiled steps of a rollout; where they are missing, the loops are too."""
+    """Return the compiled steps of a rollout, or None where they or the loops are missing: one notice tells of both."""
     return None if kernels() is None else _compiled("_steps")
 
 

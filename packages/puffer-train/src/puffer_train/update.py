@@ -25,11 +25,11 @@ from puffer_train.sampling import loops_for
 CPU_MICROBATCH_SIZE = 4096
 """Rows whose activations stay in a core's cache: a third faster than minibatches of 32768 at once (width 128)."""
 
-ORDERED_AT_ONCE_BYTES = 1 << 22
-"""Size up to which a pass takes all units in order at once: small operations take longer to begin than to copy."""
-
 CPU_MEMORY_MICROBATCH_SIZE = 32768
 """The same for a policy with memory. It multiplies the rows of one time step at once, which must not be few."""
+
+ORDERED_AT_ONCE_BYTES = 1 << 22
+"""Size up to which a pass takes all units in order at once: small operations take longer to begin than to copy."""
 
 
 @dataclass
