@@ -19,6 +19,7 @@ import collections
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -223,9 +224,9 @@ def speed(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
         "textbook PPO, 8 envs": lambda: Textbook(8).updates(10**9),
     }
     if arguments.cleanrl:
-        contenders["CleanRL's ppo.py, 4 envs"] = lambda: cleanrl(
-            [str(Path(word).absolute()) for word in arguments.cleanrl]
-        )
+        python, script = arguments.cleanrl
+        command = [str(Path(word).absolute()) for word in (shutil.which(python) or python, script)]
+        contenders["CleanRL's ppo.py, 4 envs"] = lambda: cleanrl(command)
     if HAS_SB3:
         contenders["SB3, same settings"] = sb3
         contenders["SB3, 10 epochs, minibatches of 64"] = lambda: sb3(num_epochs=10, batch_size=64)
