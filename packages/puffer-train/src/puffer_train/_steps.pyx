@@ -23,8 +23,15 @@ cdef const unsigned char *bytes_of(array, Py_ssize_t count):
     return data if fits else NULL
 
 
+cdef const unsigned char *tensor_data(tensor, Py_ssize_t num_bytes):
+    """Return the data of a tensor of so many bytes without gaps, else NULL. The caller keeps the tensor."""
+    if not tensor.is_contiguous() or tensor.nbytes != num_bytes:
+        return NULL
+    return <const unsigned char *><size_t>tensor.data_ptr()
+
+
 cdef class UsualSteps:
-    """Writes steps on which every row has acted, is there and fits into its segments.
+    """Writes outcomes of rows that all have acted and are there, and steps that neither begin nor end a segment.
 
     All arrays are one-dimensional views of the rollout's own: `slots`, `num_outcomes` and `num_steps` int64
     (num_agents,), `acted` uint8 (num_agents,); of the experience, whose slots of one agent follow each other, float32
@@ -151,13 +158,6 @@ cdef class UsualSteps:
                 for i in range(count):
                     memcpy(&target[ids[i] * self.num_slots + self.slots[ids[i]], 0], source + i * size, size)
         return True
-
-
-cdef const unsigned char *tensor_data(tensor, Py_ssize_t num_bytes):
-    """Return the data of a tensor of so many bytes without gaps, else NULL. The caller keeps the tensor."""
-    if not tensor.is_contiguous() or tensor.nbytes != num_bytes:
-        return NULL
-    return <const unsigned char *><size_t>tensor.data_ptr()
 
 
 def is_range(const int64_t[::1] ids):

@@ -59,7 +59,7 @@ class Batch:
     action_mask: torch.Tensor | None
 
     def copy(self) -> Batch:
-        """Return a batch that shares no memory with the vector environment."""
+        """Return a batch that shares no memory with the vector environment or the rollout, which write it anew."""
         action_mask = None if self.action_mask is None else self.action_mask.clone()
         return dataclasses.replace(
             self,
@@ -96,7 +96,12 @@ class Batch:
 
 
 def as_rows(ids: npt.NDArray[np.int64], device: torch.device) -> Rows:
-    """Return an index for agents, C-contiguous: a slice where they follow each other, else a tensor."""
+    """Return an index for one or more agents, int64 (num_rows,): a slice where they follow each other, else a tensor.
+
+    Args:
+        ids: C-contiguous.
+        device: Of the tensors that are indexed.
+    """
     native = steps()
     if (ids[1:] == ids[:-1] + 1).all() if native is None else native.is_range(ids):
         return slice(int(ids[0]), int(ids[-1]) + 1)
