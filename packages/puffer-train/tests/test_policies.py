@@ -69,7 +69,9 @@ def test_a_policy_of_the_users_is_found_and_wrapped(walk_spec, settings, kind):
 def test_an_option_that_a_policy_does_not_take_is_named(walk_spec):
     with (
         puffer_vector.make(walk_spec, num_envs=2) as vec,
-        pytest.raises(UsageError, match=r"--policy\.num-layers must be an argument of users_policies:Net,"),
+        pytest.raises(
+            UsageError, match=r"--policy\.num-layers must be an argument of users_policies:Net, .*num_layers=3"
+        ),
     ):
         make_policy(walk_spec, vec, {"name": "users_policies:Net", "num_layers": 3}, 1)
 

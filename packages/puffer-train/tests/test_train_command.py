@@ -82,6 +82,17 @@ def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one():
         assert torch.equal(value, weights(resumed)[name])
 
 
+def test_a_resumed_run_that_has_nothing_to_do_says_which_option_ended_it(capsys):
+    train("--train.num-iterations", "3", "--run.run-id", "part", "--train.stop-after-updates", "2")
+    capsys.readouterr()
+    for option, reason in (
+        (("--train.stop-after-updates", "1"), "counts all updates of the run, which has 2; got 1"),
+        (("--train.num-iterations", "2"), "--train.total-timesteps or --train.num-iterations adds some"),
+    ):
+        train("--resume", "part", "--run.dashboard", "plain", *option)
+        assert reason in capsys.readouterr().out
+
+
 def test_what_lay_after_the_checkpoint_is_written_again():
     run = train("--train.num-iterations", "4", "--run.checkpoint-interval", "1", "--run.keep-checkpoints", "0")
     first = rows(run)

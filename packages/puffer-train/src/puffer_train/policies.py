@@ -156,7 +156,10 @@ def _arguments_of(policy_class: Callable[..., Any], class_name: str, options: Ma
     taken = inspect.signature(policy_class).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
     asked = {n: value for n, value in options.items() if n in taken or value != getattr(PolicyConfig, n, None)}
-    for name in asked:
+    for name, value in asked.items():
         if name not in taken and not takes_any:
-            raise UsageError(f"{_flag(name)} must be an argument of {class_name}, which has none of that name.")
+            raise UsageError(
+                f"{_flag(name)} must be an argument of {class_name}, which has none of that name; "
+                f"got {name}={value!r}. Let {class_name} take {name}."
+            )
     return asked

@@ -44,7 +44,7 @@ def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, 
     with contextlib.ExitStack() as stack:
         with usage_errors():
             state, saved = ({}, {}) if checkpoint is None else read_checkpoint(checkpoint, needs=_NEEDED)
-            policy = make_policy(spec, vec, settings.named("policy"), settings.values["train.seed"])
+            policy = _make_policy(spec, vec, settings)
             trainer = _make_trainer(vec, policy, settings)
             stack.callback(trainer.close)
             if checkpoint is not None:
@@ -66,15 +66,27 @@ def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, 
         begun = "" if checkpoint is None else f"; it goes on after update {trainer.epoch}"
         dashboard.message("" if run is None else f"run folder: {run.path}{begun}")
         if checkpoint is not None and trainer.done:
-            dashboard.message(
-                "the run has all its updates; --train.total-timesteps or --train.num-iterations adds some"
-            )
+            dashboard.message(_why_done(trainer))
         path = run_updates(trainer, run, config, dashboard, stop, _about(spec, settings))
         ending = "\n".join(text for text in (trainer.where_time_went(), f"checkpoint: {path}") if text)
         if stop.received is not None and run is not None:
             ending += f"\ngo on with: puffer train {spec.id} --resume {run.path}"
         dashboard.message(ending)
     return stop.exit_code
+
+
+def _why_done(trainer: PuffeRL) -> str:
+    stop_after = trainer.config.stop_after_updates
+    if stop_after is not None and trainer.epoch >= stop_after:
+        return f"--train.stop-after-updates counts all updates of the run, which has {trainer.epoch}; got {stop_after}"
+    return "the run has all its updates; --train.total-timesteps or --train.num-iterations adds some"
+
+
+def _make_policy(spec: EnvSpec, vec: Any, settings: Settings) -> torch.nn.Module:
+    try:
+        return make_policy(spec, vec, settings.named("policy"), settings.values["train.seed"])
+    except UsageError as error:
+        raise UsageError(settings.with_sources(str(error))) from error
 
 
 def _make_trainer(vec: Any, policy: torch.nn.Module, settings: Settings) -> PuffeRL:
