@@ -22,7 +22,7 @@ def bench(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--backends", nargs="+", default=["serial", "threads", "processes"])
     parser.add_argument("--num-workers", type=int, nargs="+", help="worker counts to try")
     parser.add_argument("--batch-sizes", type=int, nargs="+", help="batch sizes to try")
-    parser.add_argument("--seconds", type=float, default=1.0, help="time for each setting")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time for each setting (default: 1)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--env-kwargs", nargs="+", default=[], metavar="NAME=VALUE", help="arguments of the env")
     arguments = parser.parse_args(None if words is None else list(words))
