@@ -13,6 +13,7 @@ def test_each_line_is_a_whole_object_at_once(tmp_path):
     file.log({"agent_steps": 2, "x": 1e-30})
 
     assert read_metrics(file.path) == [{"agent_steps": 1, "x": 0.1}, {"agent_steps": 2, "x": 1e-30}]
+    assert read_metrics(file.path.parent) == read_metrics(file.path)
     file.close()
     file.close()
 

@@ -82,6 +82,59 @@ def test_an_option_that_has_its_default_asks_a_policy_for_nothing(walk_spec):
         assert make_policy(walk_spec, vec, defaults, 1).hidden_size == 4
 
 
+def test_an_option_as_the_environment_ships_it_asks_a_policy_of_ones_own_for_nothing(walk_spec, monkeypatch):
+    Path("users_policies.py").write_text(
+        textwrap.dedent("""
+            import torch
+
+            class Small(torch.nn.Linear):
+                def __init__(self, env):
+                    super().__init__(2, 3)
+
+                def forward(self, observations):
+                    return super().forward(observations).split([2, 1], 1)
+        """)
+    )
+    monkeypatch.setattr("puffer_train.policies.load_config", lambda spec: {"policy": {"hidden_size": 64}})
+    with make_vector(walk_spec, {"num_envs": 2}, {}, 1) as vec:
+        assert make_policy(walk_spec, vec, {"name": "users_policies:Small", "hidden_size": 64}, 1).out_features == 3
+        with pytest.raises(UsageError, match=r"--policy\.hidden-size must be an argument of users_policies:Small"):
+            make_policy(walk_spec, vec, {"name": "users_policies:Small", "hidden_size": 32}, 1)
+
+
+def test_a_policy_takes_the_vector_env(walk_spec):
+    Path("users_policies.py").write_text("class Lonely:\n    def __init__(self):\n        pass\n")
+    with (
+        make_vector(walk_spec, {"num_envs": 2}, {}, 1) as vec,
+        pytest.raises(UsageError, match="users_policies:Lonely must take the vector env first"),
+    ):
+        make_policy(walk_spec, vec, {"name": "users_policies:Lonely"}, 1)
+
+
+def test_a_policy_with_a_memory_is_given_no_other(walk_spec):
+    Path("users_policies.py").write_text(
+        textwrap.dedent("""
+            import torch
+
+            class Remembers(torch.nn.Module):
+                def __init__(self, env):
+                    super().__init__()
+                    self.cell = torch.nn.GRUCell(2, 4)
+                    self.heads = torch.nn.Linear(4, 3)
+
+                def forward(self, observations, state):
+                    state = self.cell(observations, state)
+                    logits, value = self.heads(state).split([2, 1], 1)
+                    return logits, value, state
+        """)
+    )
+    with (
+        make_vector(walk_spec, {"num_envs": 2}, {}, 1) as vec,
+        pytest.raises(UsageError, match=r"--policy\.rnn needs a policy without memory"),
+    ):
+        make_policy(walk_spec, vec, {"name": "users_policies:Remembers", "rnn": "lstm"}, 1)
+
+
 def test_a_policy_may_take_any_option(walk_spec, monkeypatch):
     def free(env, **options):
         return options

@@ -69,6 +69,10 @@ class MetricsFile:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, float]]:
-    """Return the lines of a metrics.jsonl as dicts; a line that a crash cut short is left out."""
-    text = Path(path).read_bytes()
+    """Return the lines of a metrics.jsonl, or of the one in a run's folder, as dicts.
+
+    A line that a crash cut short is left out.
+    """
+    path = Path(path)
+    text = (path / "metrics.jsonl" if path.is_dir() else path).read_bytes()
     return [json.loads(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]

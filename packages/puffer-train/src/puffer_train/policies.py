@@ -23,7 +23,7 @@ from puffer_policies import (
     default_policy,
     make_action_head,
 )
-from puffer_spaces import EnvSpec, load_object
+from puffer_spaces import EnvSpec, load_config, load_object
 from puffer_train.agent_numbers import agents_per_world
 from puffer_train.checkpoint import load_policy_state
 from puffer_train.config import PolicyConfig, TrainConfig
@@ -67,14 +67,19 @@ def make_policy(spec: EnvSpec, vec: Any, settings: Mapping[str, Any], seed: int)
         policies = [_make_one(spec, vec, dict(options)) for _ in range(agents if is_independent else 1)]
         if not is_independent:
             return policies[0]
-        spaces = (vec.single_observation_space, vec.single_action_space, vec.observation_layout, vec.action_layout)
-        return IndependentPolicies([cast(torch.nn.Module, adapt_policy(policy, *spaces)) for policy in policies])
+        adapted = (adapt_policy(policy, *_spaces_of(vec)) for policy in policies)
+        return IndependentPolicies([cast(torch.nn.Module, policy) for policy in adapted])
+
+
+def _spaces_of(vec: Any) -> tuple[Any, Any, Any, Any]:
+    return vec.single_observation_space, vec.single_action_space, vec.observation_layout, vec.action_layout
 
 
 def _make_one(spec: EnvSpec, vec: Any, options: dict[str, Any]) -> torch.nn.Module:
     class_name = options.pop("name", None) or spec.policy
     if class_name is not None:
-        return _make_named_policy(class_name, vec, options)
+        shipped = load_config(spec).get("policy", {})
+        return _make_named_policy(class_name, vec, options, shipped)
     _check_options(spec, options)
     memory = options.pop("rnn", "none")
     policy = default_policy(vec, recurrent=None if memory == "none" else memory, **options)
@@ -123,7 +128,9 @@ def load_player(
     return policy, normalizer
 
 
-def _make_named_policy(class_name: str, vec: Any, options: dict[str, Any]) -> torch.nn.Module:
+def _make_named_policy(
+    class_name: str, vec: Any, options: dict[str, Any], shipped: Mapping[str, Any]
+) -> torch.nn.Module:
     look_in_working_directory()
     try:
         policy_class = load_object(class_name)
@@ -135,10 +142,19 @@ def _make_named_policy(class_name: str, vec: Any, options: dict[str, Any]) -> to
     if not callable(policy_class):
         raise UsageError(f"--policy.name must be a class or function that makes a policy; {class_name} is none.")
     memory = options.pop("rnn", "none")
-    arguments = _arguments_of(policy_class, class_name, options)
+    arguments = _arguments_of(policy_class, class_name, options, shipped)
+    try:
+        inspect.signature(policy_class).bind(vec, **arguments)
+    except TypeError as error:
+        raise UsageError(
+            f"{class_name} must take the vector env first, and may take --policy options by their names; {error}. "
+            "Begin its arguments with env."
+        ) from error
     policy: torch.nn.Module = policy_class(vec, **arguments)
     if memory == "none":
         return policy
+    if isinstance(policy, torch.nn.Module) and adapt_policy(policy, *_spaces_of(vec)).is_recurrent:
+        raise UsageError(f"--policy.rnn needs a policy without memory; {class_name} has one. Leave it out.")
     size = arguments.get("hidden_size", getattr(policy, "hidden_size", PolicyConfig.hidden_size))
     if memory == "lstm":
         return LSTMWrapper(vec, policy, size, size)
@@ -148,18 +164,24 @@ def _make_named_policy(class_name: str, vec: Any, options: dict[str, Any]) -> to
     return RecurrentPolicy(policy, MEMORIES[memory](size, size), head)
 
 
-def _arguments_of(policy_class: Callable[..., Any], class_name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that a class takes. Another one is refused, unless it has its default and so asks for nothing.
+def _arguments_of(
+    policy_class: Callable[..., Any], class_name: str, options: Mapping[str, Any], shipped: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the options that a class takes. Another one is refused, unless it asks for nothing.
 
-    The file of a run's settings has the defaults too, and is a --config as it is.
+    One that has its default does so, since the file of a run's settings has the defaults too and is a --config as it
+    is; and so does one that is as the environment ships it, for the network that was chosen there.
     """
     taken = inspect.signature(policy_class).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
-    asked = {n: value for n, value in options.items() if n in taken or value != getattr(PolicyConfig, n, None)}
-    for name, value in asked.items():
+    arguments = {}
+    for name, value in options.items():
+        if name not in taken and value in (getattr(PolicyConfig, name, None), shipped.get(name)):
+            continue
         if name not in taken and not takes_any:
             raise UsageError(
                 f"{_flag(name)} must be an argument of {class_name}, which has none of that name; "
                 f"got {name}={value!r}. Let {class_name} take {name}."
             )
-    return asked
+        arguments[name] = value
+    return arguments
