@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ class World:
 
 
 class ForeignEnv(PufferEnv):
-    """Worlds of a foreign environment: layouts, rows, resets, records, snapshots, closing. Subclasses step them.
+    """Worlds of a foreign environment: all but stepping them, which subclasses do.
 
     Args:
         name: What errors call the env.
@@ -191,6 +191,35 @@ class ForeignEnv(PufferEnv):
     def _where(self, row: int) -> str:
         return f"world {row // self.agents_per_world}"
 
+    def set_parameters(self, **parameters: Any) -> None:
+        """Pass parameters to `set_parameters` of every world's env, or of the outermost of its wrappers that has one.
+
+        When a world applies them is up to its env. One that keeps to the rule of `PufferEnv` does so at its next reset;
+        its spaces must stay as they are. All worlds must have the method before that of any is called; if a call
+        fails, the worlds before it keep the new parameters.
+
+        Raises:
+            RuntimeError: The env was closed.
+            NotImplementedError: A world's env has no such method.
+        """
+        self._check_open()
+        setters = [_setter_of(world) for world in self._worlds]
+        if None in setters and parameters:
+            index = setters.index(None)
+            raise NotImplementedError(
+                f"{self.env_name} must define set_parameters to change {sorted(parameters)}; got "
+                f"{_class_of(self._worlds[index])} in world {index}, and neither it nor a wrapper around it does. "
+                "Define set_parameters(self, **parameters) in the env or in a wrapper of your own."
+            )
+        for index, setter in enumerate(setters):
+            if setter is None:
+                continue
+            try:
+                setter(**parameters)
+            except Exception as error:
+                error.add_note(f"raised by set_parameters of world {index} of {self.env_name}")
+                raise
+
     def episodes(self) -> npt.NDArray[np.void]:
         """Return and forget the records of finished episodes, sorted by (step, world, agent).
 
@@ -281,6 +310,27 @@ class ForeignEnv(PufferEnv):
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
+
+
+def _setter_of(world: World) -> Callable[..., Any] | None:
+    """Return the outermost `set_parameters` among a world's wrappers and its env, or None."""
+    for layer in (*world.layers, _unwrapped(world)):
+        setter = getattr(layer, "set_parameters", None)
+        if callable(setter):
+            return cast(Callable[..., Any], setter)
+    return None
+
+
+def _unwrapped(world: World) -> Any:
+    """Return a world's innermost env. Some wrappers keep theirs under a name of their own, and tell it only so."""
+    innermost = world.layers[-1]
+    unwrapped = getattr(innermost, "unwrapped", None)
+    return innermost if unwrapped is None else unwrapped
+
+
+def _class_of(world: World) -> str:
+    kind = type(_unwrapped(world))
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def shown(value: Any) -> str:
