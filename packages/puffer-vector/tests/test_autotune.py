@@ -2,6 +2,8 @@
 
 import io
 import json
+import runpy
+import sys
 
 import pytest
 
@@ -70,3 +72,22 @@ def test_what_cannot_be_measured_is_one_sentence_and_exit_code_2(envs, capsys, w
     err = capsys.readouterr().err
     assert text in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [(["--help"], 0, "usage: {} "), (["no_such_module:Env"], 2, "{}: No module named")],
+)
+def test_the_command_calls_itself_what_it_was_called_by(monkeypatch, capsys, words, code, text):
+    monkeypatch.setattr(sys, "argv", ["__main__.py", *words])
+    with pytest.raises(SystemExit) as module_exit:
+        runpy.run_module("puffer_vector", run_name="__main__")
+    module_says = "".join(capsys.readouterr())
+    with pytest.raises(SystemExit) as command_exit:
+        sys.exit(bench(words))
+    command_says = "".join(capsys.readouterr())
+
+    assert (module_exit.value.code, command_exit.value.code) == (code, code)
+    assert module_says.startswith(text.format("python -m puffer_vector"))
+    assert "puffer bench" not in module_says
+    assert command_says.startswith(text.format("puffer bench"))

@@ -5,4 +5,4 @@ import sys
 from puffer_vector.command import bench
 
 if __name__ == "__main__":
-    sys.exit(bench())
+    sys.exit(bench(program="python -m puffer_vector"))

@@ -14,9 +14,18 @@ from puffer_spaces import MissingAdapter, MissingSuite, UnknownEnvError
 from puffer_vector.autotune import machine, measure, table
 
 
-def bench(words: Sequence[str] | None = None) -> int:
-    """Measure the steps per second of an environment under each backend."""
-    parser = argparse.ArgumentParser(prog="puffer bench", description=bench.__doc__)
+def bench(words: Sequence[str] | None = None, program: str = "puffer bench") -> int:
+    """Measure the steps per second of an environment under each backend.
+
+    Args:
+        words: Arguments of the command; None for those of the process.
+        program: What the command was called by, for its help and its errors.
+
+    Returns:
+        The exit code: 0, or 2 for what cannot be measured.
+    """
+    description = (bench.__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("env", help="registered id, such as ocean-squared, or module:attribute")
     parser.add_argument("--num-envs", type=int, default=64, help="worlds")
     parser.add_argument("--backends", nargs="+", default=["serial", "threads", "processes"])
@@ -37,11 +46,11 @@ def bench(words: Sequence[str] | None = None) -> int:
             env_kwargs=dict(map(_name_and_value, arguments.env_kwargs)),
         )
     except (UnknownEnvError, MissingAdapter, MissingSuite, ImportError, AttributeError, ValueError) as error:
-        sys.stderr.write(f"puffer bench: {error}\n")
+        sys.stderr.write(f"{program}: {error}\n")
         return 2
     if not trials or all(trial.error for trial in trials):
         reason = trials[-1].error if trials else "no setting has workers that divide the envs and the batch."
-        sys.stderr.write(f"puffer bench: {reason}\n")
+        sys.stderr.write(f"{program}: {reason}\n")
         return 2
     if arguments.json:
         found = {"env": arguments.env, "machine": machine(), "trials": [asdict(trial) for trial in trials]}
