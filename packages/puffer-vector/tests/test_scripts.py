@@ -28,6 +28,7 @@ class Env(PufferEnv):
         return self.observations, self.rewards, self.terminals, self.truncations, []
 
 def main(context, end, sleep_s):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in its background
     received = []
     if end == "go on":
         for number in (signal.SIGINT, signal.SIGTERM):
