@@ -263,6 +263,11 @@ def stored() -> Iterable[dict[str, Any]]:
             yield json.loads(path.read_text())
 
 
+def shown(results: dict[str, Any]) -> dict[str, Any]:
+    """Return the runs of the default command and of SB3; those with another optimizer are for `improvement`."""
+    return {name: results["runs"][name] for name in ("puffer", "sb3") if name in results["runs"]}
+
+
 def print_table() -> None:
     print(
         "| environment | steps | trainer | seeds | result (worst..best) | solved at | reached after s | whole run s |"
@@ -270,7 +275,7 @@ def print_table() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for results in stored():
         goal = TASKS[results["env_id"]].goal
-        for contender, entries in results["runs"].items():
+        for contender, entries in shown(results).items():
             found = [entry["result"] for entry in entries]
             seconds = statistics.median(entry["seconds"] for entry in entries)
             print(
@@ -299,7 +304,8 @@ def print_improvement(one: str, other: str) -> None:
     for results in stored():
         named = {**results["runs"], results.get("optimizer", "adamw"): results["runs"]["puffer"]}
         if one in named and other in named:
-            tasks[results["env_id"]] = ends(named[one]), ends(named[other])
+            ours, theirs = (np.array([entry["result"] for entry in named[name]]) for name in (one, other))
+            tasks[results["env_id"]] = ours, theirs
     if not tasks:
         sys.exit(f"both contenders must have runs of one task; got none for {one} and {other}. Call run first.")
     for env_id, (ours, theirs) in tasks.items():
@@ -310,10 +316,6 @@ def print_improvement(one: str, other: str) -> None:
     low, high = np.quantile(drawn, [0.025, 0.975])
     mean = np.mean([above(*pair) for pair in tasks.values()])
     print(f"P({other} > {one}) = {mean:.2f} ({low:.2f}..{high:.2f}), {len(tasks)} tasks")
-
-
-def ends(entries: Sequence[dict[str, Any]]) -> Array:
-    return np.array([entry["result"] for entry in entries])
 
 
 def above(ours: Array, theirs: Array) -> float:
@@ -352,10 +354,8 @@ def draw() -> None:
 def draw_panel(axis: Any, results: dict[str, Any]) -> None:
     total = results["total_steps"]
     grid = np.linspace(0, total, NUM_POINTS + 1)[1:]
-    for contender, color in (("puffer", "tab:blue"), ("sb3", "tab:orange")):
-        entries = results["runs"].get(contender, [])
-        if not entries:
-            continue
+    for contender, entries in shown(results).items():
+        color = "tab:blue" if contender == "puffer" else "tab:orange"
         curves = []
         for entry in entries:
             steps, _, means = np.array(entry["curve"]).T
