@@ -108,6 +108,21 @@ def test_in_synchronous_rollouts_only_the_first_steps_need_array_operations(make
     assert num_unusual == {"_take_outcome": 1, "_store": 3}  # of the run, and of each rollout
 
 
+def test_actions_of_another_kind_of_the_same_size_are_converted(make_trainer, monkeypatch):
+    with make_trainer() as trainer:
+        draw = trainer._rollout._sampler.draw
+
+        def draw_floats(*arguments):
+            actions, log_probs = draw(*arguments)
+            return actions.float(), log_probs
+
+        monkeypatch.setattr(trainer._rollout._sampler, "draw", draw_floats)
+        monkeypatch.setattr(trainer._adapted.action_head, "env_actions", torch.Tensor.int)
+        trainer.evaluate()
+
+        assert trainer.experience.actions.max() < 3
+
+
 @pytest.fixture
 def pass_of():
     """A compiled pass over an experience of two segments for each of three agents, all of whom have acted once."""

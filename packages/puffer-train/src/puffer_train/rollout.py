@@ -277,8 +277,8 @@ class Rollout:
         return parameters.float(), values.float().reshape(-1).contiguous(), new_state
 
     def _store_usual(self, batch: Batch, actions: torch.Tensor, values: torch.Tensor, log_probs: torch.Tensor) -> bool:
-        """Store a step inside segments by one compiled pass; False where it begins or ends one."""
-        if self._usual is None:
+        """Store a step inside segments by one compiled pass, of bytes; False where it begins or ends one."""
+        if self._usual is None or actions.dtype is not self.experience.actions.dtype:
             return False
         payload: tuple[torch.Tensor, ...] = (batch.observations, actions)
         payload += () if batch.action_mask is None else (batch.action_mask,)
