@@ -88,6 +88,13 @@ def test_best_is_the_highest_score(tmp_path):
     assert read_metadata(find_checkpoint(tmp_path, "squared", "best"))["update"] == 1
 
 
+def test_best_among_checkpoints_without_a_score_is_told_so(tmp_path):
+    save(tmp_path / "one", "grid", 5)
+
+    with pytest.raises(CheckpointError, match="the best checkpoint of grid must have a score"):
+        find_checkpoint(tmp_path, "grid", "best")
+
+
 def test_of_a_run_the_newest_whole_checkpoint_is_taken(tmp_path):
     two = save(tmp_path / "run", "squared", 2)
     three = save(tmp_path / "run", "squared", 3)

@@ -134,13 +134,20 @@ def _newest_whole(folder: Path) -> Path:
 def _find_among(runs_folder: Path, env_id: str, which: str) -> Path:
     candidates: list[tuple[tuple[float, float, str], Path]] = []
     other_ids: set[str] = set()
+    is_any_of_env = False
     for path, metadata in _all_checkpoints(runs_folder):
         if metadata.get("env_id") != env_id:
             other_ids.add(str(metadata.get("env_id")))
             continue
+        is_any_of_env = True
         first = metadata.get("score") if which == "best" else metadata.get("update")
         if first is not None:
             candidates.append(((float(first), float(metadata.get("saved_at", 0.0)), str(path)), path))
+    if not candidates and is_any_of_env:
+        raise CheckpointError(
+            f"the best checkpoint of {env_id} must have a score; of those in {runs_folder} none has one, as no episode "
+            "ended before they were written. Use latest, or train for longer."
+        )
     if not candidates:
         there = f"there are some of {', '.join(sorted(other_ids))}" if other_ids else "there is none at all"
         raise CheckpointError(
