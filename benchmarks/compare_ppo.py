@@ -311,13 +311,13 @@ def solve_all(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     return entries
 
 
-def save(key: str, entries: dict[str, dict[str, Any]]) -> None:
+def save(key: str, entries: dict[str, dict[str, Any]], options: str) -> None:
     """Put what was measured into the file of results, beside what other calls measured."""
     RESULTS.parent.mkdir(exist_ok=True)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, found in entries.items():
         results.setdefault(key, {}).setdefault(name, {}).update(found)
-    results[f"{key}_command"] = f"python benchmarks/compare_ppo.py {key} --save"
+    results[f"{key}_command"] = f"python benchmarks/compare_ppo.py {key} --save{options}"
     results[f"{key}_machine"] = f"{machine()}, load {os.getloadavg()[0]:.1f}"
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
@@ -341,7 +341,7 @@ def main() -> None:
     print(machine())
     entries = speed(arguments) if arguments.what == "speed" else solve_all(arguments)
     if arguments.save:
-        save(arguments.what, entries)
+        save(arguments.what, entries, " --cleanrl PYTHON SCRIPT" if arguments.cleanrl else "")
 
 
 if __name__ == "__main__":
