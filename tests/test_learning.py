@@ -25,8 +25,8 @@ pytestmark = pytest.mark.learning
         ("gym-Acrobot-v1", "episode_return", -100, 60),
         ("gym-Pendulum-v1", "episode_return", -200, 60),
         ("gym-LunarLander-v3", "episode_return", 200, 120),
-        ("ocean-target", "score", 12, 120),
-        ("ocean-breakout", "score", 600, 180),
+        ("ocean-target", "score", 15, 120),
+        ("ocean-breakout", "score", 700, 180),
     ],
 )
 def test_the_shipped_settings_reach_the_score_in_time(
