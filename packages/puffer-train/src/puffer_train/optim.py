@@ -57,13 +57,18 @@ class Optimizer:
         Raises:
             ValueError: If it is of another optimizer or of other parameters.
         """
-        if len(state["parts"]) != len(self.parts):
+        own, given = _kinds(part.param_groups for part in self.parts), _kinds(x["param_groups"] for x in state["parts"])
+        if own != given:
             raise ValueError(
-                f"the optimizer's state must have {len(self.parts)} parts; got {len(state['parts'])}. "
+                f"the optimizer's state must be of {own}; got one of {given}. "
                 "Resume with the optimizer that the run began with."
             )
         for part, part_state in zip(self.parts, state["parts"], strict=True):
             _load_moments(part, part_state)
+
+
+def _kinds(groups: Iterable[list[dict[str, Any]]]) -> str:
+    return " and ".join("Adam" if "betas" in part[0] else "Muon" for part in groups)
 
 
 def _load_moments(part: torch.optim.Optimizer, state: dict[str, Any]) -> None:
