@@ -24,7 +24,7 @@ def test_a_named_run_must_be_new_and_plainly_named(tmp_path):
 
     with pytest.raises(ValueError, match=r"mine exists\. Go on with it by --resume mine"):
         RunFolder.create(tmp_path, "squared", "mine")
-    for name in ("a/b", "..", "/tmp/x", "", " ", "a\nb"):
+    for name in ("a/b", "..", "/x", "", " ", "a\nb"):
         with pytest.raises(ValueError, match="must be a plain folder name"):
             RunFolder.create(tmp_path, "squared", name)
     with pytest.raises(ValueError, match="must not be latest, which names a checkpoint of any run"):

@@ -44,12 +44,12 @@ def test_a_message_tells_where_settings_come_from_that_the_user_did_not_say():
         ]
     )
 
-    told = settings.with_sources("must fit; got batch_size=32, minibatch_size=512, horizon=4. Use less.")
-
-    assert told == (
-        "must fit; got batch_size=32, minibatch_size=512, horizon=4. Use less. (minibatch_size is from grid.toml)"
-    )
-    assert settings.with_sources("seed=1 is odd.") == "seed=1 is odd."
+    message = "must fit; got batch_size=32, minibatch_size=512, horizon=4. Use less."
+    with pytest.raises(UsageError) as told, settings.sources_told():
+        raise UsageError(message)
+    assert str(told.value) == f"{message} (minibatch_size is from grid.toml)"
+    with pytest.raises(UsageError, match=r"^seed=1 is odd\.$"), settings.sources_told():
+        raise UsageError("seed=1 is odd.")
 
 
 def test_a_file_is_read_with_other_words_and_whole_floats(tmp_path):

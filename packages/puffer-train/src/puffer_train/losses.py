@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import torch
 from torch.autograd import Function
@@ -18,6 +18,33 @@ Coefficients = tuple[float, float, float, float]
 """clip_coef, vf_coef, vf_clip_coef (infinite: none) and ent_coef."""
 
 Tensors = tuple[torch.Tensor, ...]
+
+
+class LossTerms(TypedDict):
+    """What a loss needs beside the outputs of the policy.
+
+    Attributes:
+        old_log_probs: float32 (num_steps,), when the actions were taken.
+        old_values: float32 (num_steps,), when the actions were taken. Read for value clipping only.
+        advantages: float32 (num_steps,).
+        targets: float32 (num_steps,), what the values should be.
+        weights: float32 (num_steps,), 1 / number of valid steps of the minibatch where valid, else 0: sums of
+            losses over the parts of a minibatch are masked means over the minibatch.
+        clip_coef: ε.
+        vf_coef: c_v.
+        vf_clip_coef: The value loss is the larger of that of v and of v kept this near the old value. None: that of v.
+        ent_coef: c_e.
+    """
+
+    old_log_probs: torch.Tensor
+    old_values: torch.Tensor
+    advantages: torch.Tensor
+    targets: torch.Tensor
+    weights: torch.Tensor
+    clip_coef: float
+    vf_coef: float
+    vf_clip_coef: float | None
+    ent_coef: float
 
 
 class Loss(NamedTuple):
@@ -40,16 +67,7 @@ def ppo_loss(
     log_probs: torch.Tensor,
     entropies: torch.Tensor,
     values: torch.Tensor,
-    *,
-    old_log_probs: torch.Tensor,
-    old_values: torch.Tensor,
-    advantages: torch.Tensor,
-    targets: torch.Tensor,
-    weights: torch.Tensor,
-    clip_coef: float,
-    vf_coef: float,
-    vf_clip_coef: float | None,
-    ent_coef: float,
+    **terms: Unpack[LossTerms],
 ) -> Loss:
     """Return the clipped surrogate with value loss and entropy bonus.
 
@@ -61,34 +79,26 @@ def ppo_loss(
         log_probs: float32 (num_steps,), of the taken actions under the current policy.
         entropies: float32 (num_steps,).
         values: float32 (num_steps,), current.
-        old_log_probs: float32 (num_steps,), when the actions were taken.
-        old_values: float32 (num_steps,), when the actions were taken. Read for value clipping only.
-        advantages: float32 (num_steps,).
-        targets: float32 (num_steps,), what the values should be.
-        weights: float32 (num_steps,), 1 / number of valid steps of the minibatch where valid, else 0: sums of this
-            function over the parts of a minibatch are masked means over the minibatch.
-        clip_coef: ε.
-        vf_coef: c_v.
-        vf_clip_coef: The value loss is the larger of that of v and of v kept this near the old value. None: that of v.
-        ent_coef: c_e.
+        **terms: All of `LossTerms`.
 
     Raises:
         ValueError: If the shapes do not agree.
     """
-    given = (old_log_probs, old_values, advantages, targets, weights)
+    given, coefficients = _take_apart(terms)
     _check_shapes(given, log_probs=log_probs, entropies=entropies, values=values)
     native = kernels() if log_probs.device.type == "cpu" else None
     if native is not None:
-        coefficients = (clip_coef, vf_coef, math.inf if vf_clip_coef is None else vf_clip_coef, ent_coef)
         total, statistics, ratios = _NativeLoss.apply(log_probs, entropies, values, given, coefficients, native)
         return Loss(total, statistics, ratios, values.detach())
+    old_log_probs, old_values, advantages, targets, weights = given
+    clip_coef, vf_coef, vf_clip_coef, ent_coef = coefficients
     log_ratios = log_probs - old_log_probs
     ratios = log_ratios.exp()
     unclipped = -advantages * ratios
     clipped = -advantages * ratios.clamp(1.0 - clip_coef, 1.0 + clip_coef)
     policy_loss = torch.dot(torch.maximum(unclipped, clipped), weights)
     squares = (values - targets).square()
-    if vf_clip_coef is not None:
+    if vf_clip_coef < math.inf:
         near = old_values + (values - old_values).clamp(-vf_clip_coef, vf_clip_coef)
         squares = torch.maximum(squares, (near - targets).square())
     value_loss = 0.5 * torch.dot(squares, weights)
@@ -102,6 +112,13 @@ def ppo_loss(
         old_kl = -torch.dot(log_ratios, weights)
         statistics = torch.stack([policy_loss, value_loss, entropy, old_kl, kl, clip_fraction, importance]).detach()
     return Loss(total, statistics, ratios.detach(), values.detach())
+
+
+def _take_apart(terms: LossTerms) -> tuple[Tensors, Coefficients]:
+    """Return the tensors and the numbers of the terms, each in their order."""
+    clip_value = math.inf if terms["vf_clip_coef"] is None else terms["vf_clip_coef"]
+    given = (terms["old_log_probs"], terms["old_values"], terms["advantages"], terms["targets"], terms["weights"])
+    return given, (terms["clip_coef"], terms["vf_coef"], clip_value, terms["ent_coef"])
 
 
 def _check_shapes(given: Tensors, **current: torch.Tensor) -> None:
@@ -121,36 +138,28 @@ def choice_loss(
     choices: torch.Tensor,
     values: torch.Tensor,
     *,
-    old_log_probs: torch.Tensor,
-    old_values: torch.Tensor,
-    advantages: torch.Tensor,
-    targets: torch.Tensor,
-    weights: torch.Tensor,
-    clip_coef: float,
-    vf_coef: float,
-    vf_clip_coef: float | None,
-    ent_coef: float,
     native: Any,
+    **terms: Unpack[LossTerms],
 ) -> Loss:
     """Return `ppo_loss` of actions that are one choice each, by compiled loops from the logits on.
 
     Args:
         logits: float32 (num_steps, num_choices), current, in host memory.
         choices: int32 (num_steps,), the taken actions.
-        values: As the others that are not named here: see `ppo_loss`.
+        values: float32 (num_steps,), current.
         native: The compiled loops.
+        **terms: All of `LossTerms`.
 
     Raises:
         ValueError: If the shapes do not agree, or a choice does not exist.
     """
-    given = (old_log_probs, old_values, advantages, targets, weights)
+    given, coefficients = _take_apart(terms)
     _check_shapes(given, choices=choices, values=values)
     if logits.ndim != 2 or len(logits) != len(choices):
         raise ValueError(
             f"logits must be (num_steps, num_choices) for {len(choices)} choices; got {tuple(logits.shape)}. "
             "Pass a row for each."
         )
-    coefficients = (clip_coef, vf_coef, math.inf if vf_clip_coef is None else vf_clip_coef, ent_coef)
     total, statistics, ratios = _ChoiceLoss.apply(logits, values, choices, given, coefficients, native)
     return Loss(total, statistics, ratios, values.detach())
 

@@ -129,8 +129,8 @@ class RunFolder:
 
     @property
     def _is_empty(self) -> bool:
-        has_rows = not self.metrics.path.is_file() or self.metrics.path.stat().st_size > 0
-        return not (has_rows or self.checkpoints.paths())
+        rows = self.metrics.path  # a folder that somebody took away is not empty but gone
+        return rows.is_file() and rows.stat().st_size == 0 and not self.checkpoints.paths()
 
     def discard(self) -> None:
         """Close and delete a run that never began."""

@@ -4,9 +4,10 @@ From weak to strong: the dataclasses' defaults, the TOML beside the environment,
 (`--config`), on resume the checkpoint, and the command line.
 """
 
+import contextlib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,14 +69,24 @@ class Settings:
         """Return the values of a group that somebody set, those that are not defaults."""
         return {key: value for key, value in self.group(name).items() if self.sources[f"{name}.{key}"] != DEFAULT}
 
-    def with_sources(self, message: str) -> str:
-        """Return a message about settings, as `name=value`, with the origins of those that the user did not say."""
+    @contextlib.contextmanager
+    def sources_told(self) -> Iterator[None]:
+        """Put behind a mistake of the block the origins of settings in it, `name=value`, that the user did not say."""
+        try:
+            yield
+        except (UsageError, ConfigError) as error:
+            told = self._sources_of(str(error))
+            if not told:
+                raise
+            raise type(error)(f"{error} ({told})") from error
+
+    def _sources_of(self, message: str) -> str:
         told = []
         for key, source in self.sources.items():
             name = key.partition(".")[2]
             if source not in (DEFAULT, COMMAND_LINE) and re.search(rf"\b{name}=", message):
                 told.append(f"{name} is from {source}")
-        return f"{message} ({'; '.join(told)})" if told else message
+        return "; ".join(told)
 
     def to_toml(self, env_id: str, groups: Sequence[str]) -> str:
         """Return a TOML text with the source of each value behind it; values that are None are left out."""

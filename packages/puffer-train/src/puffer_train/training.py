@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from puffer_spaces import EnvSpec
 from puffer_train.checkpoint import read_checkpoint
-from puffer_train.config import ConfigError, RunConfig
+from puffer_train.config import RunConfig
 from puffer_train.dashboard import Dashboard, make_dashboard
 from puffer_train.distributed import Ranks
 from puffer_train.errors import NonFiniteError, RunError, UsageError, no_exit, usage_errors
@@ -44,8 +42,9 @@ def train(spec: EnvSpec, vec: Any, settings: Settings, checkpoint: Path | None, 
     with contextlib.ExitStack() as stack:
         with usage_errors():
             state, saved = ({}, {}) if checkpoint is None else read_checkpoint(checkpoint, needs=_NEEDED)
-            policy = _make_policy(spec, vec, settings)
-            trainer = _make_trainer(vec, policy, settings)
+            with settings.sources_told():
+                policy = make_policy(spec, vec, settings.named("policy"), settings.values["train.seed"])
+                trainer = PuffeRL(vec, policy, **settings.group("train"))
             stack.callback(trainer.close)
             if checkpoint is not None:
                 trainer.load_state_dict(state)
@@ -80,20 +79,6 @@ def _why_done(trainer: PuffeRL) -> str:
     if stop_after is not None and trainer.epoch >= stop_after:
         return f"--train.stop-after-updates counts all updates of the run, which has {trainer.epoch}; got {stop_after}"
     return "the run has all its updates; --train.total-timesteps or --train.num-iterations adds some"
-
-
-def _make_policy(spec: EnvSpec, vec: Any, settings: Settings) -> torch.nn.Module:
-    try:
-        return make_policy(spec, vec, settings.named("policy"), settings.values["train.seed"])
-    except UsageError as error:
-        raise UsageError(settings.with_sources(str(error))) from error
-
-
-def _make_trainer(vec: Any, policy: torch.nn.Module, settings: Settings) -> PuffeRL:
-    try:
-        return PuffeRL(vec, policy, **settings.group("train"))
-    except ConfigError as error:
-        raise ConfigError(settings.with_sources(str(error))) from error
 
 
 def run_updates(

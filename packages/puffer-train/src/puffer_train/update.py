@@ -16,7 +16,7 @@ from puffer_train.config import TrainConfig
 from puffer_train.distributed import Ranks
 from puffer_train.errors import NonFiniteError, RunError
 from puffer_train.experience import Experience
-from puffer_train.losses import STATISTIC_NAMES, Loss, choice_loss, explained_variance, ppo_loss
+from puffer_train.losses import STATISTIC_NAMES, Loss, LossTerms, choice_loss, explained_variance, ppo_loss
 from puffer_train.noise import permutation
 from puffer_train.optim import Optimizer
 from puffer_train.optim_host import clip_gradients
@@ -306,7 +306,7 @@ class Update:
         parameters, values = self._forward(units.observations, units.states, units.resets, units.agent_numbers)
         actions = units.actions.flatten(0, 1)
         mask = None if units.action_mask is None else units.action_mask.flatten(0, 1)
-        terms: dict[str, Any] = {
+        terms: LossTerms = {
             "old_log_probs": units.log_probs.flatten(),
             "old_values": units.values.flatten(),
             "advantages": self._ordered_advantages[part].flatten(),
